@@ -1,0 +1,50 @@
+# Two commands matter on a fresh clone: `make run` and `make test`. Both do all of their own set-up.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check guard mutations lock clean
+
+help:  ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Toolgate needs Python 3.11 or newer with venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: $(BIN)/python requirements/run.txt pyproject.toml
+	@echo "installing locked dependencies into $(VENV) ..."
+	$(PIP) install --require-hashes -r requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	@echo "installing locked development dependencies into $(VENV) ..."
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+run: $(VENV)/.run  ## Start a development server on embedded defaults, with keys for each role
+	@$(BIN)/toolgate serve --dev
+
+test: $(VENV)/.dev  ## The test suite (under three minutes)
+	$(BIN)/python -m pytest -m "not guard" -n 2 --dist worksteal $(ARGS)
+
+check: $(VENV)/.dev  ## Lint, types, import rules, contract
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/toolgate contract check
+
+guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers
+	$(BIN)/python -m pytest -m guard $(ARGS)
+
+lock: $(VENV)/.dev  ## Re-resolve the locks (hashes, no addresses)
+	$(PIP) install uv
+	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --group build --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/run.txt
+	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --all-extras --group build --group dev --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/dev.txt -c requirements/run.txt
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

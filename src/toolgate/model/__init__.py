@@ -1,0 +1,1 @@
+"""What a call is: plain values, no decisions and no I/O."""

@@ -1,0 +1,46 @@
+"""One call on its way: who asks, for what, over which wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FaceName = Literal["mcp", "mrt", "rpc", "cli"]
+Transport = Literal["http", "stdio"]
+Role = Literal["builder", "committer", "admin"]
+ROLES: tuple[Role, ...] = ("builder", "committer", "admin")
+Tier = Literal["authoritative", "experimental"]
+Environment = Literal["local", "cloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
+
+    key_id: str
+    role: Role
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Where a call came in. Recorded, never decided upon."""
+
+    face: FaceName
+    transport: Transport
+    route: str
+
+
+def no_progress(done: int, total: int | None, message: str) -> None:
+    """For callers that did not ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool and its arguments, as one face read them from the wire. `tool` is the short name on every face."""
+
+    wire: Wire
+    tool: str
+    arguments: Any = field(default_factory=dict)
+    progress: Callable[[int, int | None, str], None] = no_progress

@@ -1,0 +1,138 @@
+"""The shapes of the powers. The powers themselves are in `toolgate.powers`; packs know only these shapes.
+
+Powers keep honest code honest and testable. They are not a sandbox: a pack is trusted code in our process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of the workspace: a path with forward slashes, relative to the workspace."""
+
+    path: str
+    size: int
+    modified: float
+
+
+class ReadFiles(Protocol):
+    """The workspace beneath one directory descriptor: no `..`, no absolute path, no symlink out, no device (decision 56).
+
+    Every method raises ToolError: FILE_NOT_FOUND (missing), IO_ERROR, INVALID_PATH, FILE_TOO_LARGE.
+    """
+
+    def read_bytes(self, path: str, *, max_bytes: int) -> bytes: ...
+    def is_file(self, path: str) -> bool: ...
+    def is_dir(self, path: str) -> bool: ...
+    def walk(self, path: str = ".", *, max_files: int = 10_000) -> Iterator[FileEntry]:
+        """Regular files below `path`, sorted by path, dotfiles left out, links not followed."""
+        ...
+
+
+class WriteFiles(ReadFiles, Protocol):
+    def write_bytes(self, path: str, data: bytes, *, exclusive: bool = False, mode: int = 0o644) -> None:
+        """Replace a file atomically (temporary file, sync, rename); `exclusive` refuses an existing one (FILE_EXISTS)."""
+        ...
+
+    def create_tree(self, directory: str, files: Mapping[str, bytes]) -> None:
+        """Make `directory` with these files, or nothing: mkdir is the claim (DIRECTORY_EXISTS), a failure removes all."""
+        ...
+
+
+class SigningKeys(Protocol):
+    """Ed25519 keys by name, from a directory outside the workspace. The secret never leaves: callers get signatures."""
+
+    def public_key(self, name: str) -> bytes:
+        """32 bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT."""
+        ...
+
+    def sign(self, name: str, message: bytes) -> bytes: ...
+    def seed(self, name: str) -> bytes:
+        """The 32 secret bytes, for constructions that need them (the VRF). Never store, log or answer them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    url: str
+    """The final address, after redirects."""
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Egress(Protocol):
+    """Outgoing HTTP as to a stranger: resolved, checked, pinned, bounded."""
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        max_bytes: int | None = None,
+        timeout_s: float | None = None,
+        same_origin_as: str | None = None,
+    ) -> Fetched:
+        """Raises ToolError: TARGET_NOT_FOUND (missing), TIMEOUT, ADDRESS_REFUSED, RESPONSE_TOO_LARGE, INVALID_TARGET."""
+        ...
+
+
+class Store(Protocol):
+    """One SQL store: SQLite by default, PostgreSQL by URL; synchronous SQLAlchemy Core on the store's own thread."""
+
+    name: str
+    shared: bool
+    """True when the engine can be reached by several machines."""
+
+    async def run(self, work: Callable[[Connection], Out]) -> Out:
+        """Run `work` in one transaction on the store's thread. Raises StoreUnavailable when the engine does not answer."""
+        ...
+
+    async def probe(self) -> bool:
+        """Does the engine answer now? Cached for at most a second."""
+        ...
+
+
+class Stores(Protocol):
+    def get(self, name: str) -> Store:
+        """The store of that name; opened, and its migrations applied, on first use."""
+        ...
+
+
+class Compute(Protocol):
+    async def __call__(self, function: Callable[[In], Out], data: In, *, timeout_s: float | None = None) -> Out:
+        """Run a module-level pure function in a worker process; at the deadline the process is killed (TimeoutError)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    id: str
+    kind: str
+    owner: str
+    details: Mapping[str, Any]
+
+
+class Jobs(Protocol):
+    """Things that outlive the call that started them, each owned by a caller; all end at shutdown."""
+
+    async def start(self, kind: str, job: AbstractContextManager[Mapping[str, Any]], *, limit: int) -> JobInfo: ...
+    def list(self, kind: str) -> Sequence[JobInfo]: ...
+    async def stop(self, job_id: str) -> bool: ...
+
+
+class Subscription(Protocol):
+    def __aiter__(self) -> AsyncIterator[bytes]: ...

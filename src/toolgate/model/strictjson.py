@@ -1,0 +1,94 @@
+"""The one JSON reader of every face (decision 13), and the one writer.
+
+JSON libraries disagree about duplicate keys, NaN, huge numbers and lone surrogates; whoever signs, hashes or authorises
+what one of them read can be made to see something else than the next reader. So everything ambiguous is refused here,
+once, before anything looks at the value.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, Final
+
+import jiter
+import orjson
+
+MAX_BYTES: Final = 1024 * 1024
+"""Body size in bytes: the largest argument object of any tool is far below, and one decode must stay under a few ms."""
+MAX_DEPTH: Final = 32
+"""Nesting levels: no schema of ours is deeper than 8; recursion attacks start in the hundreds."""
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""The largest integer that every JSON reader in the field reads as the same number."""
+
+
+class JsonFault(ValueError):
+    """The bytes are not JSON that every reader would read alike. `reason` is stable; the text never quotes the input."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
+    """Read one JSON value.
+
+    Raises: JsonFault: too large (`body_too_large`) or not strict JSON (`malformed_json`).
+    """
+    if len(data) > max_bytes:
+        raise JsonFault("body_too_large", f"the JSON text is larger than {max_bytes} bytes")
+    try:
+        value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
+    except ValueError as fault:
+        # jiter names the fault and the place, and quotes at most a key: the place is useful, the quotation is not ours to echo.
+        raise JsonFault("malformed_json", f"not strict JSON{_place(str(fault))}") from None
+    except RecursionError:
+        raise JsonFault("malformed_json", "not strict JSON: nested too deeply") from None
+    _walk(value, MAX_DEPTH)
+    return value
+
+
+def _place(text: str) -> str:
+    """` at line 1 column 8` out of the library's message."""
+    _, found, place = text.rpartition(" at line ")
+    return f" at line {place}" if found else ""
+
+
+def _walk(value: Any, depth: int) -> None:
+    """Refuse what the decoder lets through: infinities from 1e400, integers beyond 2^53-1, NUL in text, deep nesting."""
+    kind = type(value)
+    if kind is str:
+        if "\0" in value:
+            raise JsonFault("malformed_json", "a string contains NUL")
+    elif kind is int:
+        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            raise JsonFault("malformed_json", "an integer is beyond ±(2^53-1) and would change between readers")
+    elif kind is float:
+        if not isfinite(value):
+            raise JsonFault("malformed_json", "a number is too large for a double")
+    elif kind is dict:
+        if not depth:
+            raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
+        for key, item in value.items():
+            if "\0" in key:
+                raise JsonFault("malformed_json", "a key contains NUL")
+            _walk(item, depth - 1)
+    elif kind is list:
+        if not depth:
+            raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
+        for item in value:
+            _walk(item, depth - 1)
+
+
+def dumps(value: Any) -> bytes:
+    """Write compact JSON. Not canonical: what is signed goes through `toolgate.kit.canonical`."""
+    return orjson.dumps(value)
+
+
+def dumps_sorted(value: Any) -> bytes:
+    """Write compact JSON with sorted keys: for digests of our own values, where both sides are this function."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def dumps_pretty(value: Any) -> bytes:
+    """Write indented JSON for people."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
