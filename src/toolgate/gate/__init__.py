@@ -1,0 +1,1 @@
+"""What may happen. Start reading at `road`."""

@@ -43,4 +43,6 @@ class Call:
     wire: Wire
     tool: str
     arguments: Any = field(default_factory=dict)
+    wants_text: bool = False
+    """The face shows the tool's plain-text form (stdout)."""
     progress: Callable[[int, int | None, str], None] = no_progress

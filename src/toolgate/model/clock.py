@@ -64,7 +64,7 @@ class IdSource(Protocol):
 class RandomIds:
     """128 random bits each; trace and span have the W3C sizes."""
 
-    def for_call(self, tool_id: str | None, arguments: Any) -> Ids:
+    def for_call(self, tool_id: str | None, arguments: Any) -> Ids:  # noqa: ARG002 (the shape of IdSource)
         text = urandom(40).hex()
         return Ids(request=text[:32], trace=text[32:64], span=text[64:])
 
@@ -80,5 +80,7 @@ class DeterministicIds:
         call = strictjson.dumps_sorted({"route": "tool", "method": "mcp.tool.invoke", "payload": payload})
         self._seen[call] += 1
         text = call.decode() + (f"#{self._seen[call]}" if self._seen[call] > 1 else "")
-        request, trace, span = (str(uuid.uuid5(DETERMINISTIC_NAMESPACE, f"{kind}:{text}")) for kind in ("req", "trace", "span"))
+        request, trace, span = (
+            str(uuid.uuid5(DETERMINISTIC_NAMESPACE, f"{kind}:{text}")) for kind in ("req", "trace", "span")
+        )
         return Ids(request, trace, span)

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from toolgate.errors import Happening
+from toolgate.model import strictjson
 
 if TYPE_CHECKING:
     from toolgate.model.call import Environment, Tier
@@ -46,7 +49,13 @@ class Envelope:
     notes: tuple[str, ...] = ()
     """Why the environment is what it is, when a configured store stopped answering (decision 40)."""
 
+    def encode(self, data_json: bytes, audit: Mapping[str, Any] | None) -> bytes:
+        return strictjson.dumps(self._fields(orjson.Fragment(data_json), audit))
+
     def as_json(self, audit: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return self._fields(self.data, audit)
+
+    def _fields(self, data: Any, audit: Mapping[str, Any] | None) -> dict[str, Any]:
         """Absent fields are absent, not null: the documents' own readers test for presence."""
         out: dict[str, Any] = {"success": self.success}
         if self.code is not None:
@@ -64,13 +73,13 @@ class Envelope:
         out["requestId"] = self.request_id
         out["timestamp"] = self.timestamp
         if self.data is not None:
-            out["data"] = self.data
+            out["data"] = data
         if self.clamps:
             out["clamps"] = [clamp.as_json() for clamp in self.clamps]
         if self.notes:
             out["notes"] = list(self.notes)
         if audit is not None:
-            out["audit"] = dict(audit)
+            out["audit"] = audit
         return out
 
 
@@ -88,7 +97,15 @@ class Answer:
     """The sentence for people that goes with it."""
     envelope: Envelope | None = None
     """Present whenever a tool was reached (steps 4-9)."""
+    data_json: bytes = b"null"
+    """`envelope.data`, already encoded: encoded once, spliced wherever a face needs it."""
     stdout: str = ""
+    """What a command line would print: the tool's text, or its data as indented JSON."""
     exit_code: int = 0
     audit: Mapping[str, Any] | None = None
     retry_after_s: int | None = None
+
+    def envelope_json(self) -> bytes:
+        """The whole envelope with its place in the audit log, as every face sends it."""
+        assert self.envelope is not None
+        return self.envelope.encode(self.data_json, self.audit)

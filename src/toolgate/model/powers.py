@@ -6,7 +6,7 @@ Powers keep honest code honest and testable. They are not a sandbox: a pack is t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -64,12 +64,40 @@ class SigningKeys(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """One answer on the way: who was really spoken to."""
+
+    url: str
+    status: int
+    address: str
+    """The peer's address, as connected to."""
+    certificate_sha256: str | None
+    """Digest of the peer's certificate; None without TLS."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     url: str
     """The final address, after redirects."""
     status: int
     headers: Mapping[str, str]
     body: bytes
+    chain: tuple[Hop, ...] = ()
+    """Every hop, the last one included."""
+    explicitly_allowed: bool = False
+    """True when a hop was to an address that only the settings' allow-list opens."""
+
+
+class Visit(Protocol):
+    """One stranger's site, looked at once: one deadline and one budget over all that is fetched from it."""
+
+    async def page(self, url: str) -> Fetched:
+        """The document itself; must be HTML. It fixes the origin. Raises as `Egress.fetch`, and BAD_RESPONSE: not HTML."""
+        ...
+
+    async def part(self, reference: str) -> Fetched:
+        """Something the page refers to, from the same origin only, within the visit's budget of files and bytes."""
+        ...
 
 
 class Egress(Protocol):
@@ -86,8 +114,12 @@ class Egress(Protocol):
         timeout_s: float | None = None,
         same_origin_as: str | None = None,
     ) -> Fetched:
-        """Raises ToolError: TARGET_NOT_FOUND (missing), TIMEOUT, ADDRESS_REFUSED, RESPONSE_TOO_LARGE, INVALID_TARGET."""
+        """Raises ToolError: TARGET_NOT_FOUND (missing: no such name, nobody listens), TIMEOUT, ADDRESS_REFUSED,
+        RESPONSE_TOO_LARGE, INVALID_TARGET, BAD_RESPONSE (not HTTP, compressed, endless redirects), TLS_FAILED.
+        """
         ...
+
+    def visit(self) -> AbstractAsyncContextManager[Visit]: ...
 
 
 class Store(Protocol):

@@ -43,8 +43,16 @@ def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
         raise JsonFault("malformed_json", f"not strict JSON{_place(str(fault))}") from None
     except RecursionError:
         raise JsonFault("malformed_json", "not strict JSON: nested too deeply") from None
-    _walk(value, MAX_DEPTH)
+    check(value)
     return value
+
+
+def check(value: Any) -> None:
+    """Refuse a value that `loads` would not have returned: for what tools answer, which never was text.
+
+    Raises: JsonFault.
+    """
+    _walk(value, MAX_DEPTH)
 
 
 def _place(text: str) -> str:
@@ -53,7 +61,7 @@ def _place(text: str) -> str:
     return f" at line {place}" if found else ""
 
 
-def _walk(value: Any, depth: int) -> None:
+def _walk(value: Any, depth: int) -> None:  # noqa: C901, PLR0912 (one branch a JSON type; the hot path of every request)
     """Refuse what the decoder lets through: infinities from 1e400, integers beyond 2^53-1, NUL in text, deep nesting."""
     kind = type(value)
     if kind is str:
@@ -69,6 +77,8 @@ def _walk(value: Any, depth: int) -> None:
         if not depth:
             raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
         for key, item in value.items():
+            if type(key) is not str:
+                raise JsonFault("malformed_json", "a key is not a string")
             if "\0" in key:
                 raise JsonFault("malformed_json", "a key contains NUL")
             _walk(item, depth - 1)
@@ -77,6 +87,8 @@ def _walk(value: Any, depth: int) -> None:
             raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
         for item in value:
             _walk(item, depth - 1)
+    elif value is not None and kind is not bool:
+        raise JsonFault("malformed_json", "a value is not of a JSON type")
 
 
 def dumps(value: Any) -> bytes:

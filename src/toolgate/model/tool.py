@@ -31,6 +31,7 @@ class Result:
     message: str | None = None
     success: bool = True
     is_error: bool | None = None
+    degraded: bool | None = None
     exit_code: int = 0
     """What a command line would exit with: 1 for `the call went through and the finding is bad` (lra_verify)."""
 
@@ -64,7 +65,8 @@ class Context:
 
 
 Run = Callable[[Context, dict[str, Any]], "Result | Awaitable[Result]"]
-"""`async def` runs on the event loop and must never block it; `def` runs in a worker thread and may."""
+"""`def` runs in a worker thread: it may block, and is interrupted at the deadline. `async def` runs on the event loop as a
+task: it must never block. Only a `def` whose tool says `inline` is called directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Tool:
     decisions: Sequence[Decision] = ()
     text: Callable[[Any], str] | None = None
     """The plain-text form of `data` (stdout in the dispatch face); without it, indented JSON."""
+    inline: bool = False
+    """`run` returns within microseconds, never waits and never loops over input: called directly, no thread, no task."""
     argument_roles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Roles for one argument: `receipt` or `mode=calibration`. Others get auth_insufficient_role (decision 2)."""
 
@@ -121,7 +125,9 @@ class Pack:
 
     name: str
     tools: Sequence[Tool]
-    settings_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "additionalProperties": False})
+    settings_schema: Mapping[str, Any] = field(
+        default_factory=lambda: {"type": "object", "additionalProperties": False}
+    )
     """JSON Schema of the `[packs.NAME]` table in toolgate.toml; closed, every key with a default."""
     migrations: Sequence[Migration] = ()
     services: Sequence[Service] = ()

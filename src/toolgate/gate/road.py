@@ -1,0 +1,304 @@
+"""The road: every call, over every face, takes these nine steps in this order.
+
+    1. authenticate   a key becomes a Caller, or a refusal. Nothing about tools is told to the unauthenticated.
+    2. permit         deny by default: is the tool in the manifest, live, and does this role hold it?
+    3. admit          concurrency and rate per caller; refused at once, never queued. Nothing has run yet.
+    4. validate in    JSON Schema, fail-closed; every argument fault has a stable reason.
+    5. intent         for a tool with an effect, the record is on disk before the handler starts. No record, no action.
+    6. run            deadline, cancellation; any exception becomes a typed outcome.
+    7. validate out   the same rigour for what the tool returns.
+    8. floor          tier x environment clamps; pure, total, last.
+    9. outcome        the record of the result is written before the answer leaves.
+
+A status line must be known before a protocol layer speaks, so the road is cut after step 3: `enter` gives a ticket that
+owns the caller's slot, and nothing can `travel` without one. A refusal of steps 1-3 is written down by `refuse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from toolgate.errors import Happening, LedgerUnavailable, Refusal
+from toolgate.gate.execute import Execution, Outcome, bad_output
+from toolgate.gate.floor import DECISIONS, normalize_response
+from toolgate.gate.permit import Grant, Permits, permit_arguments
+from toolgate.model import strictjson
+from toolgate.model.call import Call, Caller, Wire
+from toolgate.model.clock import Clock, Ids, IdSource, rfc3339
+from toolgate.model.envelope import Answer
+from toolgate.model.record import Entry, Ledger
+from toolgate.model.tool import Result
+
+if TYPE_CHECKING:
+    from toolgate.gate.admit import Rate, Slots
+    from toolgate.gate.validate import SecretPaths
+    from toolgate.model.call import Environment
+    from toolgate.model.tool import Context, Tool
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A call that passed steps 1-3. It owns one slot of its caller until the handler has ended."""
+
+    caller: Caller
+    call: Call
+    grant: Grant
+    ids: Ids
+    started: float
+    digest: str
+    input_bytes: int
+    give_back: Callable[[], None] | None
+    execution: Execution | None = None
+
+    def release(self) -> None:
+        if self.give_back is not None:
+            self.give_back()
+            self.give_back = None
+
+    def cancel(self) -> None:
+        """The caller went away: a waiting handler is cancelled, a thread finishes what it began."""
+        if self.execution is not None:
+            self.execution.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    authenticate_key: Callable[[bytes | None], Caller]
+    permits: Permits
+    slots: Slots
+    rate: Rate
+    ledger: Ledger
+    environment: Callable[[], tuple[Environment, tuple[str, ...]]]
+    context_for: Callable[[Grant, Ticket], Context]
+    digest: Callable[[SecretPaths, Any], tuple[str, int]]
+    """(secret paths, arguments) -> (SHA-256 of the arguments with secrets replaced, their length in bytes)."""
+    clock: Clock
+    ids: IdSource
+    max_output_bytes: int
+
+    def authenticate(self, credential: bytes | None) -> Caller:
+        """Step 1. Raises: Refusal."""
+        return self.authenticate_key(credential)
+
+    def enter(self, caller: Caller, call: Call) -> Ticket:
+        """Steps 2 and 3. Raises: Refusal."""
+        started = self.clock.monotonic()
+        grant = self.permits.permit(caller, call.tool)  # 2
+        self.rate.take(caller)  # 3
+        self.slots.take(caller)
+        ids = self.ids.for_call(grant.tool.canonical_id, call.arguments)
+        digest, size = self.digest(grant.io.secrets, call.arguments)
+        return Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
+
+    async def travel(self, ticket: Ticket) -> Answer:
+        """Steps 4-9. Always an answer; always a record, unless the answer says that none could be written."""
+        acted = False
+        try:
+            arguments = self._validate_in(ticket)  # 4
+            if ticket.grant.tool.effect != "read":
+                await self._intend(ticket)  # 5
+                acted = True
+            outcome = await self._run(ticket, arguments)  # 6
+        except Refusal as refusal:
+            ticket.release()
+            if refusal.happening is not Happening.BAD_ARGUMENTS:
+                return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
+            outcome = _bad_arguments(refusal)
+        checked = self._validate_out(ticket, outcome)  # 7
+        return await self._answer(ticket, checked, acted=acted)  # 8, 9
+
+    def refuse(
+        self,
+        refusal: Refusal,
+        wire: Wire,
+        caller: Caller | None = None,
+        call: Call | None = None,
+        *,
+        ids: Ids | None = None,
+    ) -> Answer:
+        """Write down a refusal that happened before a handler could start, and make it an answer."""
+        grant = self.permits.known(call.tool) if call else None
+        tool_id = grant.tool.canonical_id if grant else None
+        arguments = call.arguments if call else None
+        digest, size = self.digest(grant.io.secrets if grant else (), arguments) if call else (None, 0)
+        ids = ids or self.ids.for_call(tool_id, arguments)
+        wall = self.clock.wall()
+        entry = Entry(
+            event="outcome",
+            wire=wire,
+            ids=ids,
+            wall=wall,
+            tool_id=tool_id,
+            status="error",
+            caller=caller,
+            tier=grant.tier if grant else None,
+            error=_error_of(refusal.happening, None, refusal.details.get("reason")),
+            arguments_digest=digest,
+            input_bytes=size,
+        )
+        details = dict(refusal.details)
+        answer = Answer(
+            happening=refusal.happening,
+            tool=call.tool if call else None,
+            request_id=ids.request,
+            timestamp=rfc3339(wall),
+            text=refusal.text,
+            retry_after_s=details.pop("retry_after_s", None),
+            details=details or None,
+        )
+        try:
+            return replace(answer, audit=self.ledger.append(entry).as_json())
+        except LedgerUnavailable:
+            return replace(answer, happening=Happening.UNAVAILABLE, details=None, text=_NOT_WRITTEN)
+
+    def _validate_in(self, ticket: Ticket) -> dict[str, Any]:
+        """Step 4. Raises: Refusal."""
+        arguments: dict[str, Any] = ticket.call.arguments
+        if not ticket.grant.io.input.is_valid(arguments):
+            faults = ticket.grant.io.input.faults(arguments)
+            raise Refusal(Happening.BAD_ARGUMENTS, faults=faults)
+        if ticket.grant.tool.argument_roles:
+            permit_arguments(ticket.caller, ticket.grant.tool, arguments)
+        return arguments
+
+    async def _intend(self, ticket: Ticket) -> None:
+        """Step 5. Raises: Refusal UNAVAILABLE."""
+        try:
+            place = self.ledger.append(self._entry(ticket, "intent", self.clock.wall(), durable=True))
+            await self.ledger.durable(place)
+        except LedgerUnavailable:
+            raise Refusal(Happening.UNAVAILABLE, _NOT_WRITTEN) from None
+
+    async def _run(self, ticket: Ticket, arguments: dict[str, Any]) -> Outcome:
+        """Step 6."""
+        ticket.execution = Execution(ticket.grant.tool, on_end=ticket.release)
+        return await ticket.execution.run(self.context_for(ticket.grant, ticket), arguments)
+
+    def _validate_out(self, ticket: Ticket, outcome: Outcome) -> _Checked:
+        """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
+        data, decision = outcome.result.data, outcome.result.decision
+        try:
+            strictjson.check(data)
+            data_json = strictjson.dumps(data)
+        except (strictjson.JsonFault, TypeError, ValueError, RecursionError):
+            return _Checked(bad_output("the data is not strict JSON"))
+        if len(data_json) > self.max_output_bytes:
+            return _Checked(bad_output(f"the data is larger than {self.max_output_bytes} bytes"))
+        if decision is not None and decision not in DECISIONS:
+            return _Checked(bad_output("the decision is not block, warn or pass"))
+        if outcome.happening is not Happening.OK:
+            return _Checked(outcome, data_json)
+        if not ticket.grant.io.output.is_valid(data):
+            return _Checked(bad_output("the data does not match the output schema"))
+        if not ticket.call.wants_text:
+            return _Checked(outcome, data_json)
+        try:
+            return _Checked(outcome, data_json, _text_of(ticket.grant.tool, data))
+        except Exception:  # noqa: BLE001 (the border: a pack's text function is a handler too)
+            return _Checked(bad_output("the text form could not be made"))
+
+    async def _answer(self, ticket: Ticket, checked: _Checked, *, acted: bool) -> Answer:
+        """Steps 8 and 9."""
+        outcome = checked.outcome
+        environment, notes = self.environment()
+        wall = self.clock.wall()
+        envelope = normalize_response(  # 8
+            outcome.result,
+            tier=ticket.grant.tier,
+            environment=environment,
+            request_id=ticket.ids.request,
+            timestamp=rfc3339(wall),
+            notes=notes,
+        )
+        good = outcome.happening is Happening.OK
+        entry = self._entry(
+            ticket,
+            "outcome",
+            wall,
+            durable=acted,
+            environment=environment,
+            decision=envelope.decision,
+            clamps=envelope.clamps,
+            error=None if good else _error_of(outcome.happening, envelope.code, outcome.reason),
+            output_bytes=len(checked.data_json),
+        )
+        answer = Answer(
+            happening=outcome.happening,
+            tool=ticket.grant.tool.name,
+            request_id=ticket.ids.request,
+            timestamp=envelope.timestamp,
+            details=None if good else _details_of(outcome),
+            text=outcome.text,
+            envelope=envelope,
+            data_json=checked.data_json,
+            stdout=checked.stdout,
+            exit_code=outcome.result.exit_code,
+        )
+        try:
+            place = self.ledger.append(entry)  # 9
+            if acted:
+                await self.ledger.durable(place)
+        except LedgerUnavailable:
+            unknown = {"effect": "unknown"} if acted else None
+            return Answer(
+                Happening.UNAVAILABLE, answer.tool, answer.request_id, answer.timestamp, unknown, _NOT_WRITTEN
+            )
+        return replace(answer, audit=place.as_json())
+
+    def _entry(self, ticket: Ticket, event: Literal["intent", "outcome"], wall: float, **more: Any) -> Entry:
+        return Entry(
+            event=event,
+            wire=ticket.call.wire,
+            ids=ticket.ids,
+            wall=wall,
+            tool_id=ticket.grant.tool.canonical_id,
+            status="error" if more.get("error") else "ok",
+            caller=ticket.caller,
+            tier=ticket.grant.tier,
+            arguments_digest=ticket.digest,
+            input_bytes=ticket.input_bytes,
+            duration_ms=(self.clock.monotonic() - ticket.started) * 1000,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """An outcome that may go to the floor, its data encoded once."""
+
+    outcome: Outcome
+    data_json: bytes = b"null"
+    stdout: str = ""
+
+
+def _text_of(tool: Tool, data: Any) -> str:
+    if tool.text is not None:
+        return tool.text(data)
+    return "" if data is None else strictjson.dumps_pretty(data).decode()
+
+
+_NOT_WRITTEN = "The audit log cannot be written."
+
+
+def _bad_arguments(refusal: Refusal) -> Outcome:
+    faults = refusal.details["faults"]
+    reason = faults[0].reason
+    data = {"reason": reason, "errors": [fault.as_json() for fault in faults]}
+    result = Result(
+        success=False, is_error=True, code="INVALID_INPUT", message=f"INVALID_INPUT: {reason}", data=data, exit_code=1
+    )
+    return Outcome(Happening.BAD_ARGUMENTS, result, reason)
+
+
+def _error_of(happening: Happening, code: str | None, reason: str | None) -> dict[str, str | None]:
+    """What the log keeps of a failure: which rule decided. Never a text, never a value."""
+    return {"happening": happening.value, "code": code, "reason": reason}
+
+
+def _details_of(outcome: Outcome) -> dict[str, Any]:
+    if outcome.text is None or outcome.happening is Happening.TOOL_FAILED:
+        return {"reason": outcome.reason}
+    return {"reason": outcome.reason, "text": outcome.text}

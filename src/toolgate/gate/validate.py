@@ -1,0 +1,215 @@
+"""Steps 4 and 7: JSON Schema 2020-12, compiled once, fail-closed; every fault gets a stable reason (decision 16).
+
+Reasons are derived from the schema, never from the value: absent or empty -> `missing_X`, too long -> `X_too_long`,
+anything else -> `invalid_X`. Two annotations on a property steer them: `x-reason` replaces `invalid_X`, `x-name` replaces
+X; `x-reasons` on the root names a reason for a root keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonschema_rs
+
+from toolgate.model import strictjson
+from toolgate.model.tool import ID_PREFIX
+
+if TYPE_CHECKING:
+    from toolgate.model.tool import Tool
+
+MAX_FAULTS: Final = 20
+"""Faults told to a caller: enough to fix a request in one go, bounded for hostile ones."""
+REGEX_BYTES: Final = 1 << 20
+"""Compiled size of one pattern. The engine is the linear one: look-around does not compile, nothing backtracks."""
+
+
+SecretPaths = tuple[tuple[str, ...], ...]
+"""Property names from the root of the arguments down to a secret; `*` stands for every item of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where (JSON pointer), what (keyword), and the stable reason. Never the value."""
+
+    pointer: str
+    keyword: str
+    reason: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason}
+
+
+class Validator:
+    """One compiled schema."""
+
+    __slots__ = ("_compiled", "fingerprint", "is_valid", "schema")
+
+    def __init__(self, schema: Mapping[str, Any], fingerprint: str) -> None:
+        self.schema = schema
+        self.fingerprint = fingerprint
+        self._compiled = jsonschema_rs.Draft202012Validator(
+            _with_exact_integers(dict(schema)),
+            retriever=_refuse_remote,
+            validate_formats=True,
+            keywords={_EXACT: _ExactInteger},
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=REGEX_BYTES),
+        )
+        self.is_valid = self._compiled.is_valid
+
+    def validate(self, instance: Any) -> None:
+        """Raises: ValueError with the first fault's reason."""
+        faults = self.faults(instance)
+        if faults:
+            raise ValueError(faults[0].reason)
+
+    def faults(self, instance: Any) -> list[Fault]:
+        """Sorted by path; the first one's reason is the reason of the whole. Empty when valid."""
+        if self.is_valid(instance):
+            return []
+        found = [fault for error in self._compiled.iter_errors(instance) for fault in self._explain(error)]
+        found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
+        return [fault for _, fault in found[:MAX_FAULTS]]
+
+    def _explain(self, error: jsonschema_rs.ValidationError) -> Iterable[tuple[int, Fault]]:
+        """(rank, fault): an absent or empty value outranks whatever else is wrong at the same place."""
+        keyword = str(error.schema_path[-1]) if error.schema_path else "schema"
+        path = [str(part) for part in error.instance_path]
+        kind: Any = error.kind
+        if kind.name == "required":
+            yield (
+                0,
+                Fault(_pointer([*path, kind.property]), "required", f"missing_{self._name_of(error, kind.property)}"),
+            )
+        elif kind.name == "additionalProperties":
+            for name in kind.unexpected[:MAX_FAULTS]:
+                yield 2, Fault(_pointer([*path, name]), "additionalProperties", "unknown_argument")
+        else:
+            subschema = self._subschema(error.schema_path[:-1])
+            name = subschema.get("x-name") or next(
+                (part for part in reversed(error.instance_path) if isinstance(part, str)), "arguments"
+            )
+            if kind.name == "minLength" and error.instance == "":
+                yield 0, Fault(_pointer(path), "minLength", f"missing_{name}")
+            elif kind.name == "maxLength":
+                yield 1, Fault(_pointer(path), "maxLength", f"{name}_too_long")
+            else:
+                reason = subschema.get("x-reasons", {}).get(keyword) or subschema.get("x-reason") or f"invalid_{name}"
+                yield 3, Fault(_pointer(path), "type" if keyword == _EXACT else keyword, reason)
+
+    def _name_of(self, error: jsonschema_rs.ValidationError, name: str) -> str:
+        parent = self._subschema(error.schema_path[:-1])
+        return str(parent.get("properties", {}).get(name, {}).get("x-name", name))
+
+    def _subschema(self, path: Iterable[str | int]) -> Mapping[str, Any]:
+        node: Any = self.schema
+        for part in path:
+            try:
+                node = node[part]
+            except (KeyError, IndexError, TypeError):
+                return {}  # behind a $ref: no annotation to be found by path
+        return node if isinstance(node, Mapping) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolIO:
+    """What one tool takes and gives."""
+
+    input: Validator
+    output: Validator
+    secrets: SecretPaths
+    """Where the schema says `x-secret`: those values are never digested, logged or echoed."""
+
+
+class SchemaRegistry:
+    """Compiled schemas by content: the same schema anywhere is the same object (document 002)."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._by_fingerprint: dict[str, Validator] = {}
+        descriptor = self._packaged("tool_io.schema.json")
+        self._tools: dict[str, ToolIO] = {}
+        for tool in tools:
+            faults = descriptor.faults(
+                {"tool": tool.canonical_id, "input": tool.input_schema, "output": tool.output_schema}
+            )
+            if faults:
+                raise ValueError(
+                    f"{tool.name}: schema descriptor is wrong at {faults[0].pointer} ({faults[0].keyword})"
+                )
+            bundle = ToolIO(
+                self.compile(tool.input_schema),
+                self.compile(tool.output_schema),
+                tuple(_secret_paths(tool.input_schema)),
+            )
+            self._tools[tool.name] = self._tools[tool.id] = bundle
+
+    def load_envelope(self) -> Validator:
+        return self._packaged("envelope.schema.json")
+
+    def load_tool_io(self, tool_id: str) -> ToolIO:
+        """By short name, dotted id or canonical id. Raises: KeyError: no such tool."""
+        return self._tools[tool_id.removeprefix(ID_PREFIX)]
+
+    def compile(self, schema: Mapping[str, Any]) -> Validator:
+        """Raises: ValueError: not a schema, a remote `$ref`, or a pattern the linear engine refuses."""
+        fingerprint = sha256(strictjson.dumps_sorted(schema)).hexdigest()
+        known = self._by_fingerprint.get(fingerprint)
+        if known is None:
+            try:
+                known = Validator(schema, fingerprint)
+            except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as fault:
+                raise ValueError(f"not a usable JSON Schema: {fault}") from fault
+            self._by_fingerprint[fingerprint] = known
+        return known
+
+    def _packaged(self, name: str) -> Validator:
+        return self.compile(strictjson.loads(resources.files("toolgate.specs").joinpath("schemas", name).read_bytes()))
+
+
+_EXACT: Final = "x-exact-integer"
+
+
+class _ExactInteger:
+    """JSON Schema takes 1.0 as an integer. A port, a round or a count written 1.0 is a caller's mistake here."""
+
+    def __init__(self, _parent: Any, _value: Any, _path: Any) -> None:
+        pass
+
+    def validate(self, instance: Any) -> None:
+        if isinstance(instance, float):
+            raise ValueError("not an integer")  # ValueError is what the library turns into a fault
+
+
+def _with_exact_integers(node: Any) -> Any:
+    if isinstance(node, dict):
+        copy = {key: _with_exact_integers(item) for key, item in node.items()}
+        if copy.get("type") == "integer":
+            copy[_EXACT] = True
+        return copy
+    if isinstance(node, (list, tuple)):
+        return [_with_exact_integers(item) for item in node]
+    if isinstance(node, Mapping):
+        return _with_exact_integers(dict(node))
+    return node
+
+
+def _secret_paths(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if not isinstance(schema, Mapping):
+        return
+    if schema.get("x-secret") is True:
+        yield path
+    for name, below in schema.get("properties", {}).items():
+        yield from _secret_paths(below, (*path, name))
+    yield from _secret_paths(schema.get("items"), (*path, "*"))
+
+
+def _refuse_remote(uri: str) -> Any:
+    """The protocol forbids fetching a `$ref` over the network; both libraries of the field do it by default."""
+    raise ValueError(f"remote $ref refused: {uri}")
+
+
+def _pointer(parts: Iterable[str]) -> str:
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
