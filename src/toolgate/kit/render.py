@@ -1,0 +1,138 @@
+"""Findings for people and their tools: text, JSON, Markdown, GitHub annotations; SARIF and JUnit have their own files.
+
+Findings quote strangers' files, so every form escapes what could break out of it: line breaks and `::` in annotations,
+pipes and tags in Markdown, control and direction characters everywhere a terminal shows them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from toolgate.kit.findings import Finding, by_severity, in_reading_order
+from toolgate.kit.junit import to_junit
+from toolgate.kit.sarif import to_sarif
+from toolgate.model import strictjson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """Who found it: appears in every form that has a place for it."""
+
+    name: str
+    version: str
+    url: str = ""
+
+
+def render(form: str, findings: Sequence[Finding], checker: Checker) -> str:
+    """The findings in one of `FORMS`, ending with a line break. Raises: KeyError: no such form."""
+    return FORMS[form](in_reading_order(findings), checker)
+
+
+def printable(text: str) -> str:
+    """The text with control, direction and other unprintable characters spelt out (`\\u202e`); spaces stay."""
+    return "".join(one if _is_plain(one) else f"\\u{ord(one):04x}" for one in text)
+
+
+def _is_plain(character: str) -> bool:
+    return character == " " or (character.isprintable() and unicodedata.category(character) != "Cf")
+
+
+def _to_text(findings: Sequence[Finding], checker: Checker) -> str:
+    lines = []
+    for one in findings:
+        if one.status == "pass":
+            continue
+        word = one.severity if one.status == "fail" else one.status.replace("_", " ")
+        lines.append(printable(f"{_place(one)}: {word} {one.rule}: {one.message}"))
+        if one.fix and one.status == "fail":
+            lines.append(printable(f"    fix: {one.fix}"))
+    return "\n".join([*lines, f"{checker.name}: {_summary(findings)}", ""])
+
+
+def _to_json(findings: Sequence[Finding], checker: Checker) -> str:
+    document: dict[str, Any] = {
+        "checker": {"name": checker.name, "version": checker.version},
+        "counts": by_severity(findings),
+        "findings": [one.as_json() for one in findings],
+    }
+    return strictjson.dumps_pretty(document).decode()
+
+
+def _to_github(findings: Sequence[Finding], checker: Checker) -> str:
+    """Workflow commands: `::error file=F,line=1,col=2,title=T::message`."""
+    lines = []
+    for one in findings:
+        if one.status != "fail":
+            continue
+        properties = {"file": one.file, "line": one.line, "col": one.column, "title": f"{checker.name} {one.rule}"}
+        named = ",".join(f"{name}={_github_property(value)}" for name, value in properties.items() if value is not None)
+        message = f"{one.message} Fix: {one.fix}" if one.fix else one.message
+        lines.append(f"::{_GITHUB_LEVELS[one.severity]} {named}::{_github_data(message)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+_GITHUB_LEVELS: Final = {"critical": "error", "high": "error", "medium": "warning", "low": "notice", "info": "notice"}
+
+
+def _github_data(value: object) -> str:
+    return printable(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
+
+
+def _github_property(value: object) -> str:
+    return _github_data(value).replace(":", "%3A").replace(",", "%2C")
+
+
+def _to_markdown(findings: Sequence[Finding], checker: Checker) -> str:
+    lines = [f"### {_markdown(checker.name)}: {_summary(findings)}", ""]
+    open_ones = [one for one in findings if one.status != "pass"]
+    if open_ones:
+        lines += ["| severity | rule | place | finding | fix |", "|---|---|---|---|---|"]
+    for one in open_ones:
+        word = one.severity if one.status == "fail" else one.status.replace("_", " ")
+        cells = (word, one.rule, _place(one), one.message, one.fix)
+        lines.append(f"| {' | '.join(_markdown(cell) for cell in cells)} |")
+    return "\n".join([*lines, ""])
+
+
+_MARKDOWN_ESCAPES: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*_[]|#@"}
+)
+
+
+def _markdown(text: str) -> str:
+    return printable(" ".join(text.split())).translate(_MARKDOWN_ESCAPES)
+
+
+def _place(finding: Finding) -> str:
+    parts = (finding.file or "-", finding.line, finding.column)
+    return ":".join(str(part) for part in parts if part is not None)
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    failed = [f"{count} {severity}" for severity, count in by_severity(findings).items() if count]
+    skipped = sum(one.status == "not_evaluated" for one in findings)
+    return ", ".join(failed or ["no findings"]) + (f"; {skipped} not evaluated" if skipped else "")
+
+
+def _to_sarif(findings: Sequence[Finding], checker: Checker) -> str:
+    document = to_sarif(findings, name=checker.name, version=checker.version, url=checker.url)
+    return strictjson.dumps_pretty(document).decode()
+
+
+def _to_junit(findings: Sequence[Finding], checker: Checker) -> str:
+    return to_junit(findings, name=checker.name)
+
+
+FORMS: Final[Mapping[str, Callable[[Sequence[Finding], Checker], str]]] = {
+    "text": _to_text,
+    "json": _to_json,
+    "sarif": _to_sarif,
+    "junit": _to_junit,
+    "github": _to_github,
+    "markdown": _to_markdown,
+}
