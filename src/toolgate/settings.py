@@ -111,7 +111,7 @@ class Paths:
     policy: Path | None = _is(
         "place", "policy", "the policy manifest; without such a directory the packaged policy holds"
     )
-    keys: Path = _is("place", "keys.json", "digests of the callers' keys (mode 0600)")
+    keys: Path = _is("place", "keys/callers.json", "digests of the callers' keys (0600 in a directory 0700)")
     secrets: Path = _is("place", "secrets", "signing keys by name (mode 0700)")
     state: Path = _is("place", "state", "SQLite stores")
 

@@ -1,0 +1,302 @@
+"""Step 1: a key becomes a Caller, or a refusal.
+
+A key is `tg_<id>_<secret>`: found by its id in one dictionary, so ten thousand cost what ten do, and compared as
+SHA-256 digests in constant time. Only digests are stored; the file is looked at on every call, so a revoked key is
+dead at once, without a restart. When the file cannot be trusted, nobody gets in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from toolgate.errors import Happening, Refusal, StartRefused
+from toolgate.model import strictjson
+from toolgate.model.call import ROLES, Caller, Role
+from toolgate.model.clock import Clock, SystemClock, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+MAX_KEY_BYTES: Final = 256
+"""Ours are 80; anything this long is not a key, and hashing it is work for a stranger."""
+MAX_LABEL: Final = 100
+"""Characters: a label is a reminder, not a document."""
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Some 50 000 keys."""
+
+_KEY: Final = re.compile(rb"tg_([0-9a-f]{12})_[0-9a-f]{64}")
+_UNEXPANDED: Final = re.compile(rb"\$[A-Za-z_{(]|%[A-Za-z_]+%")
+"""`${NAME}`, `$NAME`, `%NAME%`: what clients send when a variable is not set or not supported there."""
+_NO_DIGEST: Final = bytes(32)
+"""Compared with when the id is unknown, so that an unknown id costs what a wrong secret costs."""
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+_FIELDS: Final = {"id", "role", "label", "digest", "created", "expires", "revoked"}
+
+_log = logging.getLogger("toolgate.keys")
+
+
+class KeyFileFault(StartRefused):
+    """The key file is missing, exposed or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One stored key: everything but the secret."""
+
+    id: str
+    role: Role
+    label: str
+    digest: bytes
+    created: float
+    expires: float | None = None
+    revoked: float | None = None
+
+    def state(self, now: float) -> Literal["live", "expired", "revoked"]:
+        if self.revoked is not None:
+            return "revoked"
+        return "expired" if self.expires is not None and now >= self.expires else "live"
+
+    def as_json(self) -> dict[str, Any]:
+        """What may be shown and stored: times as text, the digest only in the file."""
+        return {
+            "id": self.id,
+            "role": self.role,
+            "label": self.label,
+            "created": rfc3339(self.created),
+            "expires": None if self.expires is None else rfc3339(self.expires),
+            "revoked": None if self.revoked is None else rfc3339(self.revoked),
+        }
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """What the file said when it had this stamp. The descriptor stays open: while it is, no other file gets its inode."""
+
+    stamp: tuple[int, ...] | None
+    keys: Mapping[str, Key]
+    fault: str | None
+    descriptor: int | None = None
+
+    def __del__(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+class KeyRing:
+    """The keys of one file. Reading needs no lock; writers take turns and replace the file whole."""
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self._path = path
+        self._clock: Clock = clock or SystemClock()
+        self._loaded = _Loaded(None, {}, "not read yet")
+
+    def authenticate(self, presented: bytes | None) -> Caller:
+        """Raises: Refusal: MISSING_KEY, INVALID_KEY. Never anything else, whatever the bytes are."""
+        if presented is None:
+            raise Refusal(Happening.MISSING_KEY, "API key is required.")
+        match = _KEY.fullmatch(presented) if len(presented) <= MAX_KEY_BYTES else None
+        loaded = self._current()
+        key = loaded.keys.get(match[1].decode()) if match else None
+        digest = hashlib.sha256(presented[:MAX_KEY_BYTES]).digest()
+        right = hmac.compare_digest(digest, key.digest if key else _NO_DIGEST)
+        if key is None or not right:
+            raise Refusal(Happening.INVALID_KEY, _why_not(presented, loaded))
+        state = key.state(self._clock.wall())
+        if state != "live":
+            # Only whoever holds the secret learns this.
+            raise Refusal(Happening.INVALID_KEY, f"This API key is {state}.")
+        return Caller(key.id, key.role, key.label)
+
+    def check(self) -> None:
+        """Raises: KeyFileFault: nobody could ever get in."""
+        loaded = self._current()
+        if loaded.fault:
+            raise KeyFileFault(loaded.fault)
+        now = self._clock.wall()
+        if not any(key.state(now) == "live" for key in loaded.keys.values()):
+            raise KeyFileFault("There is no live API key.\nMake one: toolgate keys create --role admin")
+
+    def all(self) -> list[Key]:
+        """Every key, oldest first. A file that is not there yet holds none. Raises: KeyFileFault."""
+        if not self._path.exists():
+            return []
+        loaded = self._current()
+        if loaded.fault:
+            raise KeyFileFault(loaded.fault)
+        return list(loaded.keys.values())
+
+    def create(self, role: Role, *, label: str = "", expires: float | None = None) -> tuple[Key, str]:
+        """A new key and its full text, which exists nowhere else.
+
+        Raises: KeyFileFault. ValueError: the label. Side effects: replaces the key file.
+        """
+        if len(label) > MAX_LABEL or not label.isprintable():
+            raise ValueError(f"a label is at most {MAX_LABEL} printable characters")
+        with self._writing() as keys:
+            while (key_id := secrets.token_hex(6)) in keys:
+                pass
+            text = f"tg_{key_id}_{secrets.token_hex(32)}"
+            key = Key(key_id, role, label, hashlib.sha256(text.encode()).digest(), self._clock.wall(), expires)
+            keys[key_id] = key
+        return key, text
+
+    def revoke(self, key_id: str) -> Key:
+        """Raises: KeyFileFault. KeyError: there is no such key. Side effects: replaces the key file."""
+        with self._writing() as keys:
+            key = keys[key_id]
+            if key.revoked is None:
+                keys[key_id] = key = replace(key, revoked=self._clock.wall())
+        return key
+
+    def _current(self) -> _Loaded:
+        """What the file says now: one stat (1.5 µs) when nothing changed."""
+        try:
+            stamp: tuple[int, ...] | None = _stamp(self._path.stat())
+        except OSError:
+            stamp = None
+        if stamp is None or stamp != self._loaded.stamp:
+            before = self._loaded.fault
+            self._loaded = _load(self._path)
+            if self._loaded.fault and self._loaded.fault != before:
+                _log.error("%s Until then every key is refused.", self._loaded.fault.replace("\n", " "))
+        return self._loaded
+
+    @contextmanager
+    def _writing(self) -> Iterator[dict[str, Key]]:
+        """The keys, to be changed; written when the block ends well. Writers in other processes wait."""
+        directory = self._path.parent
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            keys = {key.id: key for key in self.all()}
+            yield keys
+            rows = [key.as_json() | {"digest": key.digest.hex()} for key in keys.values()]
+            _replace(self._path, strictjson.dumps_pretty({"version": 1, "keys": rows}))
+            os.fsync(lock)
+        finally:
+            os.close(lock)
+
+
+def _why_not(presented: bytes, loaded: _Loaded) -> str:
+    if _UNEXPANDED.match(presented):
+        return "The API key looks like a variable that was not expanded; set the variable where the client starts."
+    if loaded.fault:
+        return "The server cannot read its keys; its error output says why."
+    return "API key is invalid."
+
+
+def _stamp(info: os.stat_result) -> tuple[int, ...]:
+    """Changes when the file is replaced, rewritten, or its mode or owner changes."""
+    return (info.st_ino, info.st_dev, info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+
+
+def _load(path: Path) -> _Loaded:
+    """Read the file through one descriptor, so that what was checked is what is read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _Loaded(None, {}, "There are no API keys.\nMake one: toolgate keys create --role admin")
+    except OSError as fault:
+        return _Loaded(
+            None, {}, f"The key file cannot be opened: {fault.strerror}.\nMake it a plain file you may read."
+        )
+    info = os.fstat(descriptor)
+    loaded = _Loaded(_stamp(info), {}, None, descriptor)
+    try:
+        _check_private(info, path)
+        loaded.keys = _parse(_read(descriptor, min(info.st_size, MAX_FILE_BYTES) + 1))
+    except (ValueError, OSError) as fault:
+        loaded.fault = (
+            str(fault) if isinstance(fault, _Exposed) else "The key file is damaged.\nRestore it from a backup."
+        )
+    return loaded
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read(size)
+
+
+class _Exposed(ValueError):
+    pass
+
+
+def _check_private(info: os.stat_result, path: Path) -> None:
+    """Who can write the file makes keys; who can read it learns who has one."""
+    if not stat.S_ISREG(info.st_mode):
+        raise _Exposed("The key file is not a plain file.\nPut the file back that `toolgate keys create` made.")
+    if info.st_mode & 0o077:
+        raise _Exposed("The key file can be used by others.\nRun: chmod 600 on it.")
+    if info.st_uid not in (os.geteuid(), 0):
+        raise _Exposed("The key file belongs to someone else.\nRun the server as its owner.")
+    if path.parent.stat().st_mode & 0o022:
+        raise _Exposed("Others can write to the key file's directory.\nRun: chmod 700 on it.")
+
+
+def _parse(raw: bytes) -> dict[str, Key]:
+    """Raises: ValueError: anything but what `_writing` writes."""
+    document = strictjson.loads(raw, max_bytes=MAX_FILE_BYTES)
+    if not isinstance(document, dict) or document.keys() != {"version", "keys"} or document["version"] != 1:
+        raise ValueError("not a key file of version 1")
+    if not isinstance(document["keys"], list):
+        raise ValueError("keys is not a list")
+    keys: dict[str, Key] = {}
+    for row in document["keys"]:
+        key = _parse_row(row)
+        if key.id in keys:
+            raise ValueError("two keys with one id")
+        keys[key.id] = key
+    return keys
+
+
+def _parse_row(row: Any) -> Key:
+    if not isinstance(row, dict) or row.keys() != _FIELDS:
+        raise ValueError("not the fields of a key")
+    texts = [row[name] for name in ("id", "role", "label", "digest")]
+    if not all(isinstance(text, str) for text in texts) or row["role"] not in ROLES:
+        raise ValueError("not the values of a key")
+    if not re.fullmatch(r"[0-9a-f]{12}", row["id"]) or not re.fullmatch(r"[0-9a-f]{64}", row["digest"]):
+        raise ValueError("not an id and a digest")
+    return Key(
+        id=row["id"],
+        role=cast("Role", row["role"]),
+        label=row["label"],
+        digest=bytes.fromhex(row["digest"]),
+        created=_moment(row["created"]),
+        expires=None if row["expires"] is None else _moment(row["expires"]),
+        revoked=None if row["revoked"] is None else _moment(row["revoked"]),
+    )
+
+
+def _moment(text: Any) -> float:
+    if not isinstance(text, str) or not _MOMENT.fullmatch(text):
+        raise ValueError("not a moment in time")
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """All or nothing, and never readable by others: a new file made 0600, synced, then renamed over the old one."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
