@@ -1,0 +1,76 @@
+"""All that policy says, read together: the manifest in force, the decision records, the lock.
+
+A deployment keeps its own in one directory (`policy/`): the three files of the packaged one, and its own decision
+records in `adr/`. The packaged records are files only in a source tree; a wheel knows them by its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from toolgate.errors import StartRefused
+from toolgate.policy import adr, contract
+from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file, load_manifest, narrow
+
+if TYPE_CHECKING:
+    from toolgate.policy.contract import Contract
+    from toolgate.policy.manifest import Manifest
+
+ADR_FOLDER: Final = "adr"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    manifest: Manifest
+    adrs: Mapping[str, adr.Adr]
+    lock: Contract
+
+
+def load_policy(directory: Path | None) -> Policy:
+    """The policy of a deployment; without a directory, the packaged one.
+
+    Raises: StartRefused: a file is missing or wrong, or the deployment asks for more than the packaged policy gives.
+    """
+    manifest, adrs = load_decisions(directory)
+    return Policy(manifest, adrs, contract.read_lock(lock_path(directory)))
+
+
+def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]]:
+    """What people decided: manifest and records, without the lock that is built from them. Raises: StartRefused."""
+    default = load_manifest(None)
+    shipped = _packaged_adrs()
+    if directory is None or _is_packaged(directory):
+        return default, shipped
+    if not directory.is_dir():
+        raise StartRefused(f"{directory} is no directory. Make it with `toolgate init`, or leave paths.policy out.")
+    own_adrs = adr.load_directory(directory / ADR_FOLDER)
+    # No row of a stranger's tool can name a packaged record (`narrow`), so the two numberings never mix.
+    return narrow(default, load_manifest(directory / MANIFEST_FILE), own_adrs), own_adrs | shipped
+
+
+def lock_path(directory: Path | None) -> Path:
+    return (directory or _packaged()) / LOCK_FILE
+
+
+def adr_directory() -> Path | None:
+    """Where the packaged decision records are files: in a source tree."""
+    root = _packaged().parents[3]
+    folder = root / "docs" / "adr"
+    return folder if (root / "pyproject.toml").is_file() and folder.is_dir() else None
+
+
+def _packaged() -> Path:
+    return Path(str(default_file(""))).resolve()
+
+
+def _is_packaged(directory: Path) -> bool:
+    """In the source tree `policy` is a link to the packaged directory: the default, not a deployment's own."""
+    return directory.resolve() == _packaged()
+
+
+def _packaged_adrs() -> dict[str, adr.Adr]:
+    folder = adr_directory()
+    return adr.load_directory(folder) if folder else contract.adrs_of(contract.read_lock(None))

@@ -1,0 +1,167 @@
+"""The contract: what every tool promises and what policy says about it, as one sorted JSON file that is committed.
+
+The committed file is the lock (`mcp-contract.json`). It holds no time and nothing that depends on the machine, so that
+`built == committed` can be true; each tool, each pack and the whole carry a digest, so that a difference has a place.
+A digest is SHA-256 over the canonical JSON (RFC 8785) of the object without its own `digest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonschema_rs
+
+from toolgate.errors import StartRefused
+from toolgate.kit import canonical
+from toolgate.model import strictjson
+from toolgate.policy.adr import Adr
+from toolgate.policy.manifest import LOCK_FILE, default_file, read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolgate.model.tool import Pack, Tool
+    from toolgate.policy.manifest import Manifest, Row
+
+SCHEMA_VERSION: Final = "1.0.0"
+MAX_LOCK_BYTES: Final = 16 * 1024 * 1024
+"""A tool takes some 5 KB; this is room for thousands."""
+
+Contract = dict[str, Any]
+
+_SHAPE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["schemaVersion", "digest", "packs", "adrs", "deprecations", "tools"],
+    "properties": {
+        "schemaVersion": {"const": SCHEMA_VERSION},
+        "packs": {"type": "array", "items": {"type": "object", "required": ["name", "digest"]}},
+        "adrs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "status", "sha256"],
+                "additionalProperties": {"type": "string"},
+            },
+        },
+        "deprecations": {
+            "type": "array",
+            "items": {"type": "object", "required": ["tool", "what", "announced", "text"]},
+        },
+        "tools": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "pack", "digest"],
+                "properties": {"name": {"type": "string"}, "pack": {"type": "string"}},
+            },
+        },
+    },
+}
+"""What a reader of a lock relies on. What a tool's entry says is compared, not judged."""
+
+
+def build(packs: Iterable[Pack], manifest: Manifest, adrs: Mapping[str, Adr]) -> Contract:
+    """The contract of these packs under this manifest. Tools without a row are left out: judge them before (`rules`)."""
+    tools = [
+        _tool_entry(pack.name, tool, manifest.rows[tool.name])
+        for pack in packs
+        for tool in pack.tools
+        if tool.name in manifest.rows
+    ]
+    bound = sorted({tool["x-adr"] for tool in tools} & adrs.keys())
+    return assemble(
+        tools=tools,
+        adrs=[{"id": each, "status": adrs[each].status, "sha256": adrs[each].sha256} for each in bound],
+        deprecations=[each.as_json() for each in manifest.deprecations],
+    )
+
+
+def assemble(
+    *,
+    tools: Sequence[Mapping[str, Any]],
+    adrs: Sequence[Mapping[str, Any]],
+    deprecations: Sequence[Mapping[str, Any]],
+) -> Contract:
+    """Put entries into their one order and digest them."""
+    tools = sorted(tools, key=lambda tool: tool["name"])
+    packs = [_pack_entry(name, tools) for name in sorted({tool["pack"] for tool in tools})]
+    contract = {
+        "schemaVersion": SCHEMA_VERSION,
+        "adrs": sorted(adrs, key=lambda adr: adr["id"]),
+        "deprecations": sorted(deprecations, key=lambda each: (each["tool"], each["what"], each["announced"])),
+        "packs": packs,
+        "tools": tools,
+    }
+    return contract | {"digest": digest(contract)}
+
+
+def _tool_entry(pack: str, tool: Tool, row: Row) -> dict[str, Any]:
+    entry = {
+        "name": tool.name,
+        "id": tool.canonical_id,
+        "pack": pack,
+        "description": tool.summary,
+        "inputSchema": _plain(tool.input_schema),
+        "outputSchema": _plain(tool.output_schema),
+        "x-tier": row.tier,
+        "x-adr": row.adr,
+        "x-visibilityHint": row.hint,
+        "roles": sorted(row.roles),
+        "argumentRoles": {name: sorted(roles) for name, roles in sorted(tool.argument_roles.items())},
+        "effect": tool.effect,
+        "deadlineSeconds": int(tool.deadline_s) if float(tool.deadline_s).is_integer() else tool.deadline_s,
+        "errorCodes": sorted(tool.error_codes),
+        "decisions": sorted(tool.decisions),
+    }
+    return entry | {"digest": digest(entry)}
+
+
+def _pack_entry(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    entry = {"name": name, "tools": {tool["name"]: tool["digest"] for tool in tools if tool["pack"] == name}}
+    return {"name": name, "tools": list(entry["tools"]), "digest": digest(entry)}
+
+
+def _plain(schema: Mapping[str, Any]) -> Any:
+    """A copy in JSON's own types: tools may write tuples, the lock reads lists."""
+    return strictjson.loads(strictjson.dumps(schema))
+
+
+def digest(value: Mapping[str, Any]) -> str:
+    return sha256(canonical.dumps({key: item for key, item in value.items() if key != "digest"})).hexdigest()
+
+
+def render(contract: Contract) -> bytes:
+    """The bytes of the lock: sorted keys, two spaces, a newline at the end."""
+    return strictjson.dumps_pretty(strictjson.loads(strictjson.dumps_sorted(contract), max_bytes=MAX_LOCK_BYTES))
+
+
+def read_lock(path: Path | None) -> Contract:
+    """Read a committed contract; None reads the packaged one. Raises: StartRefused."""
+    lock = read_json(path or default_file(LOCK_FILE), max_bytes=MAX_LOCK_BYTES)
+    error = next(jsonschema_rs.Draft202012Validator(_SHAPE).iter_errors(lock), None)
+    if error is not None:
+        raise StartRefused(
+            f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}. Make it with `toolgate contract build`."
+        )
+    contract: Contract = lock
+    return contract
+
+
+def adrs_of(contract: Contract) -> dict[str, Adr]:
+    """The decision records a contract was built with: their files are not in a wheel."""
+    return {adr["id"]: Adr(adr["id"], adr["status"], adr["sha256"]) for adr in contract["adrs"]}
+
+
+def part(contract: Contract, packs: Iterable[str]) -> Contract:
+    """What a contract says about some packs only, in the form of a whole one."""
+    names = frozenset(packs)
+    tools = [tool for tool in contract["tools"] if tool["pack"] in names]
+    bound = {tool.get("x-adr") for tool in tools}
+    known = {tool["name"] for tool in tools}
+    return assemble(
+        tools=tools,
+        adrs=[adr for adr in contract["adrs"] if adr["id"] in bound],
+        deprecations=[each for each in contract["deprecations"] if each["tool"] in known],
+    )

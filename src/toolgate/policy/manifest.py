@@ -1,0 +1,184 @@
+"""The policy manifest: for each tool its tier, its ADR, its hint and its roles. Code cannot say any of these about itself.
+
+The packaged manifest is the default. A deployment's own replaces it wholly but may only narrow it (`narrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jsonschema_rs
+
+from toolgate.errors import StartRefused
+from toolgate.model import strictjson
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from toolgate.model.call import Tier
+    from toolgate.policy.adr import Adr
+
+MANIFEST_FILE: Final = "mcp-tools.policy.json"
+SCHEMA_FILE: Final = "policy-schema.json"
+LOCK_FILE: Final = "mcp-contract.json"
+FILES: Final = (MANIFEST_FILE, SCHEMA_FILE, LOCK_FILE)
+"""What a policy directory holds. `toolgate init` copies all three."""
+MAX_FAULTS: Final = 20
+"""Faults told at once: enough to mend a file in one go, few enough to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the manifest says about one tool."""
+
+    name: str
+    tier: Tier
+    adr: str | None
+    hint: str
+    roles: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecation:
+    """A breaking change announced ahead: which part of which tool, and since when callers could know."""
+
+    tool: str
+    what: str
+    announced: date
+    text: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"tool": self.tool, "what": self.what, "announced": self.announced.isoformat(), "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    version: str
+    rows: Mapping[str, Row]
+    """By tool name. A tool that is not here is denied."""
+    deprecations: tuple[Deprecation, ...] = ()
+    withdrawn: frozenset[str] = frozenset()
+    """Tools of the default that a deployment left out: not served, and not orphans."""
+    demoted: frozenset[str] = frozenset()
+    """Tools that a deployment holds to a lower tier than they were written for: the floor clamps what they say."""
+
+
+def default_file(name: str) -> Traversable:
+    """A file of the packaged policy directory."""
+    return files("toolgate.policy") / "default" / name
+
+
+def load_manifest(path: Path | None) -> Manifest:
+    """Read a manifest file; None reads the packaged one. Raises: StartRefused: names the file, the row and the fix."""
+    return parse_manifest(read_json(path or default_file(MANIFEST_FILE)), str(path or MANIFEST_FILE))
+
+
+def read_json(source: Path | Traversable, *, max_bytes: int = strictjson.MAX_BYTES) -> Any:
+    """Raises: StartRefused: the file is missing, unreadable, too large or not strict JSON."""
+    try:
+        with source.open("rb") as file:
+            data = file.read(max_bytes + 1)
+        return strictjson.loads(data, max_bytes=max_bytes)
+    except OSError as fault:
+        raise StartRefused(f"{source} cannot be read ({fault.strerror or type(fault).__name__}).") from None
+    except strictjson.JsonFault as fault:
+        raise StartRefused(f"{source} is refused: {fault}.") from None
+
+
+@cache
+def _validator() -> jsonschema_rs.Draft202012Validator:
+    schema = strictjson.loads(default_file(SCHEMA_FILE).read_bytes())
+    return jsonschema_rs.Draft202012Validator(schema)
+
+
+def parse_manifest(content: Any, source: str) -> Manifest:
+    """Judge a manifest that was read; `source` names it in faults. Raises: StartRefused."""
+    faults = [
+        _fault(error, content) for _, error in zip(range(MAX_FAULTS), _validator().iter_errors(content), strict=False)
+    ]
+    if faults:
+        raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults))
+    rows: dict[str, Row] = {}
+    for item in content["tools"]:
+        row = Row(item["name"], item["x-tier"], item.get("x-adr"), item["x-visibilityHint"], frozenset(item["x-roles"]))
+        if row.name in rows:
+            raise StartRefused(f"{source} has two rows for {row.name}. Keep one.")
+        rows[row.name] = row
+    deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
+    return Manifest(content["version"], rows, deprecations)
+
+
+def _deprecation(item: Mapping[str, str], source: str) -> Deprecation:
+    try:
+        announced = date.fromisoformat(item["announced"])
+    except ValueError:
+        raise StartRefused(f"{source}: the deprecation of {item['tool']} was announced on no real day.") from None
+    return Deprecation(item["tool"], item["what"], announced, item["text"])
+
+
+def _fault(error: jsonschema_rs.ValidationError, content: Any) -> str:
+    """`row dummy_experimental: x-tier: "gold" is not one of ...`: the row by name, because nobody counts rows."""
+    path = list(error.instance_path)
+    place = "/".join(str(part) for part in path)
+    if path[:1] == ["tools"] and len(path) > 1:
+        item = content["tools"][path[1]]
+        name = item.get("name") if isinstance(item, dict) else None
+        row = name if isinstance(name, str) else str(path[1])
+        place = ": ".join([f"row {row[:64]}", *(str(part) for part in path[2:3])])
+    return f"{place or 'the manifest'}: {error.message[:200]}"
+
+
+def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None = None) -> Manifest:
+    """A deployment's own manifest in place of the default, if it asks for nothing more.
+
+    It may leave rows out, take roles away and lower a tier. Rows for tools that the default does not know (a stranger's
+    pack) are experimental, unless they name an ADR that is accepted in the deployment's own directory (`own_adrs`).
+
+    Raises: StartRefused: names the row that asks for more.
+    """
+    for row in own.rows.values():
+        base = default.rows.get(row.name)
+        if base is None:
+            _check_new(row, default, own_adrs or {})
+        else:
+            _check_narrower(base, row)
+    demoted = {name for name, row in own.rows.items() if name in default.rows and row.tier != default.rows[name].tier}
+    withdrawn = default.rows.keys() - own.rows.keys()
+    return Manifest(own.version, own.rows, own.deprecations, frozenset(withdrawn), frozenset(demoted))
+
+
+def _check_narrower(base: Row, row: Row) -> None:
+    if row.tier == "authoritative" and base.tier != "authoritative":
+        raise StartRefused(
+            f"row {row.name}: the packaged policy holds it experimental. A deployment may only lower a tier."
+        )
+    added = sorted(row.roles - base.roles)
+    if added:
+        raise StartRefused(
+            f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy. Remove the role."
+        )
+    if row.adr is not None and row.adr != base.adr:
+        raise StartRefused(f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.")
+
+
+def _check_new(row: Row, default: Manifest, own_adrs: Mapping[str, Adr]) -> None:
+    """A tool of a stranger's pack: advisory, or backed by a document of the deployment itself."""
+    if row.adr is not None and row.adr in {base.adr for base in default.rows.values()}:
+        raise StartRefused(
+            f"row {row.name}: {row.adr} belongs to the packaged policy. Write an ADR under another number."
+        )
+    if row.tier == "experimental":
+        return
+    adr = own_adrs.get(row.adr) if row.adr else None
+    if adr is None or not adr.accepted:
+        state = "names no ADR" if row.adr is None else f"{row.adr} is {adr.status if adr else 'missing'}"
+        raise StartRefused(
+            f"row {row.name}: a new tool binds only by an accepted ADR of this deployment, and here {state}. "
+            "Hold it experimental, or accept the ADR first."
+        )
