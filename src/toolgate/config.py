@@ -193,8 +193,8 @@ def _checked(key: str, value: object, place: str) -> Any:
     if spec is None:
         if key.startswith("packs.") and key.count(".") >= 2:
             return value
-        raise _unknown(key, place, list(_BY_KEY))
-    wanted = _KINDS[spec.kind] + (f" from {spec.low:g} to {spec.high:g}" if spec.low is not None else "")
+        raise _unknown(key, place, [*_BY_KEY, *TABLES])
+    wanted = _KINDS[spec.kind] + (f" from {spec.low} to {spec.high}" if spec.low is not None else "")
     converted = _CONVERT[spec.kind](value)
     if converted is None or (spec.kind == "place" and not converted and spec.default):
         raise SettingsError(f"{place}: {key} is not {_KINDS[spec.kind]}.\nGive {wanted}.")
