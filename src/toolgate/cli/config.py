@@ -1,0 +1,65 @@
+"""`toolgate config`: the settings in force."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolgate.cli import output
+from toolgate.cli.options import Flags, Json, with_settings_flags
+
+if TYPE_CHECKING:
+    from toolgate.settings import Resolved
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _config() -> None:
+    """Show the settings and where each comes from."""
+
+
+@app.command("print")
+@with_settings_flags
+def print_settings(
+    flags: Flags,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Also say where each value comes from.")] = False,
+    json: Json = False,
+) -> None:
+    """Print every setting as the server would see it. What a secret holds is not shown."""
+    rows = flags.load().resolved()
+    if json:
+        output.answer_json({row.spec.key: _machine(row) if resolved else row.shown for row in rows})
+    elif resolved:
+        headings = ["setting", "value", "unit", "from", "variable"]
+        cells = [[row.spec.key, toml_value(row.shown), row.spec.unit, row.source, row.spec.variable] for row in rows]
+        output.table(headings, cells)
+    else:
+        output.say(as_toml(rows))
+
+
+def _machine(row: Resolved) -> dict[str, Any]:
+    return {"value": row.shown, "source": row.source, "variable": row.spec.variable, "flag": row.spec.flag}
+
+
+def as_toml(rows: list[Resolved]) -> str:
+    """The settings as a toolgate.toml that would give them; top-level keys first, as TOML wants it."""
+    tables: dict[str, list[str]] = {"": []}
+    for row in rows:
+        table, _, name = row.spec.key.rpartition(".")
+        line = f"{name} = {toml_value(row.shown)}"
+        if row.shown is None:
+            line = f"# {name} is not set"
+        elif row.spec.secret and row.value:
+            line = f"# {name} is set; not shown"
+        tables.setdefault(table, []).append(line)
+    blocks = ["\n".join([*([f"[{table}]"] if table else []), *lines]) for table, lines in tables.items() if lines]
+    return "\n\n".join(blocks)
+
+
+def toml_value(value: Any) -> str:
+    """JSON's spelling of texts, numbers, lists and booleans is TOML's too (printable text: the loader refuses other)."""
+    from toolgate.model import strictjson
+
+    return "" if value is None else strictjson.dumps(value).decode()

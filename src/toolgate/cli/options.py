@@ -1,0 +1,102 @@
+"""Flags that several commands share: the home directory, and one flag for every setting."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from toolgate.config import free_value, load_settings
+from toolgate.errors import SettingsError
+from toolgate.settings import SPECS, Settings, Spec
+
+Home = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="Where toolgate.toml is; else TOOLGATE_HOME, else here.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+_SET: Final = "set_"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The settings flags of one command line, not yet joined with the other sources."""
+
+    home: Path | None
+    values: Mapping[str, object]
+
+    def load(self, home: Path | None = None) -> Settings:
+        """Raises: SettingsError."""
+        return load_settings(home or self.home, self.values, os.environ)
+
+
+def settings_at(home: Path | None) -> Settings:
+    """For commands without settings flags. Raises: SettingsError."""
+    return load_settings(home, {}, os.environ)
+
+
+def with_settings_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--home`, `--set` and a flag for every setting; it takes them as its first argument, `flags`."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = [
+        _parameter("home", Home, None),
+        *(_parameter(_name(spec), _annotation(spec), None) for spec in SPECS),
+        _parameter(
+            _SET,
+            Annotated[
+                list[str] | None,
+                typer.Option(
+                    "--set", metavar="KEY=VALUE", help="Any setting by its key; for packs' own: packs.NAME.KEY."
+                ),
+            ],
+            None,
+        ),
+    ]
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        values: dict[str, object] = {spec.key: given.pop(_name(spec)) for spec in SPECS}
+        home, pairs = given.pop("home"), given.pop(_SET)
+        command(Flags(home, values | _pairs(pairs or ())), **given)
+
+    wrapped.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {each.name: each.annotation for each in [*own, *shared]}
+    return wrapped
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _name(spec: Spec) -> str:
+    return spec.key.replace(".", "__")
+
+
+def _annotation(spec: Spec) -> Any:
+    """A flag that keeps the text as typed: `config` reads it, so that every source has one reader and one message."""
+    names = [spec.flag, *([spec.short] if spec.short else [])]
+    panel = f"Settings: {spec.key.partition('.')[0]}" if "." in spec.key else "Settings"
+    about = f"{spec.why[0].upper()}{spec.why[1:]}."
+    if spec.kind == "switch":
+        return Annotated[
+            bool | None, typer.Option(f"{spec.flag}/--no-{spec.flag[2:]}", help=about, rich_help_panel=panel)
+        ]
+    metavar = {"whole": "N", "number": "N", "place": "PATH", "words": "A,B", "text": "TEXT"}[spec.kind]
+    return Annotated[
+        str | None, typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel, show_default=False)
+    ]
+
+
+def _pairs(pairs: list[str] | tuple[()]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise SettingsError(f"flag --set: {key} has no value.\nWrite --set KEY=VALUE.")
+        values[key] = free_value(text) if key.startswith("packs.") and key.count(".") >= 2 else text
+    return values
