@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolgate.cli.governed import HomeOption, JsonOption, Scene, look, show, stop_on_refusal
-from toolgate.errors import ExitCode
+from toolgate.errors import ExitCode, StartRefused
 
 if TYPE_CHECKING:
     from toolgate.policy.contract import Contract
     from toolgate.policy.diff import Change
+    from toolgate.policy.rules import Breach
 
 app = typer.Typer(help="The contract lock: build, check, diff.", no_args_is_help=True)
 
@@ -26,17 +27,25 @@ def build(home: HomeOption = None) -> None:
     from toolgate.policy import contract, diff
 
     with stop_on_refusal():
-        scene = look(home, with_lock=False)
-        fatal = [breach for breach in scene.breaches if breach.severity == "fatal"]
+        scene = look(home)
+        fatal = [breach for breach in scene.judge(None) if breach.severity == "fatal"]
+        show(fatal)
         if fatal:
-            show(fatal)
             raise typer.Exit(ExitCode.FAILED)
         live = scene.live()
-        before = contract.read_lock(scene.lock_path) if scene.lock_path.exists() else None
+        before = _previous(scene)
         _replace(scene.lock_path, contract.render(live))
     for change in diff.compare(before, live) if before else ():
         typer.echo(_line(change))
     typer.echo(f"{scene.lock_path.name}: {len(live['tools'])} tools, sha256 {live['digest']}")
+
+
+def _previous(scene: Scene) -> Contract | None:
+    """The lock that is about to be replaced. One that cannot be read is no reason not to build a good one."""
+    try:
+        return scene.lock()
+    except StartRefused:
+        return None
 
 
 @app.command()
@@ -50,10 +59,10 @@ def check(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
     with stop_on_refusal():
         scene = look(home)
-        wrong = [breach for breach in scene.breaches if breach.severity != "warning"]
+        wrong = [breach for breach in scene.judge(scene.lock()) if breach.severity != "warning"]
         live = scene.live()
         changes = diff.compare(scene.locked_part(), live)
-        exit_code = _exit_code(scene, live)
+    exit_code = _exit_code(wrong, scene, live)
     if as_json:
         show(
             {
@@ -71,16 +80,15 @@ def check(home: HomeOption = None, as_json: JsonOption = False) -> None:
     raise typer.Exit(exit_code)
 
 
-def _exit_code(scene: Scene, live: Contract) -> int:
+def _exit_code(wrong: list[Breach], scene: Scene, live: Contract) -> int:
     from toolgate.policy import contract
 
-    severities = {breach.severity for breach in scene.breaches}
-    if "fatal" in severities:
+    if any(breach.severity == "fatal" for breach in wrong):
         return ExitCode.FAILED
     # Byte for byte where all packs are here: an edited digest or layout is a lock that nobody built.
-    whole = {tool["pack"] for tool in scene.lock["tools"]} == {tool["pack"] for tool in live["tools"]}
+    whole = {tool["pack"] for tool in scene.lock()["tools"]} == {tool["pack"] for tool in live["tools"]}
     edited = whole and contract.render(live) != scene.lock_path.read_bytes()
-    return ExitCode.DRIFT if "drift" in severities or edited else ExitCode.OK
+    return ExitCode.DRIFT if wrong or edited else ExitCode.OK
 
 
 def _verdict(exit_code: int, live: Contract) -> str:
@@ -138,9 +146,16 @@ def _summary(changes: list[Change]) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All or nothing, and nothing when it is already so. Side effects: writes beside `path`, then renames."""
+    """All or nothing, and nothing when it is already so. Side effects: writes beside `path`, then renames.
+
+    Raises: StartRefused: the place cannot be written.
+    """
     if path.exists() and path.read_bytes() == data:
         return
     temporary = path.with_name(path.name + ".new")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as fault:
+        temporary.unlink(missing_ok=True)
+        raise StartRefused(f"{path} cannot be written ({fault.strerror}).") from None

@@ -28,39 +28,47 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object instea
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything a judgement needs: packs as installed, policy as written, the lock as committed."""
+    """Everything a judgement needs: packs as installed, policy as written, where the lock is."""
 
     packs: tuple[Pack, ...]
     manifest: Manifest
     adrs: Mapping[str, Adr]
-    lock: Contract
     lock_path: Path
-    breaches: list[Breach]
+
+    def judge(self, lock: Contract | None) -> list[Breach]:
+        from toolgate.policy import rules
+
+        return rules.judge(self.packs, self.manifest, self.adrs, lock)
 
     def live(self) -> Contract:
+        """The contract as code and policy say it now."""
         from toolgate.policy import contract
 
         return contract.build(self.packs, self.manifest, self.adrs)
 
-    def locked_part(self) -> Contract:
+    def lock(self) -> Contract:
+        """The contract as committed. Raises: StartRefused."""
         from toolgate.policy import contract
 
-        return contract.part(self.lock, [pack.name for pack in self.packs])
+        return contract.read_lock(self.lock_path)
+
+    def locked_part(self) -> Contract:
+        """What the lock says about the packs that are here."""
+        from toolgate.policy import contract
+
+        return contract.part(self.lock(), [pack.name for pack in self.packs])
 
 
-def look(home: Path | None, *, with_lock: bool = True) -> Scene:
+def look(home: Path | None) -> Scene:
     """Every pack that ships with Toolgate, and those the settings enable. Raises: StartRefused."""
     from toolgate.config import load_settings
     from toolgate.packs.loader import built_in, load_packs
-    from toolgate.policy import bundle, contract, rules
+    from toolgate.policy import bundle
 
     settings = load_settings(home, {}, os.environ)
     packs = load_packs(list(dict.fromkeys([*built_in(), *settings.packs.enabled])))
     manifest, adrs = bundle.load_decisions(settings.paths.policy)
-    path = bundle.lock_path(settings.paths.policy)
-    lock = contract.read_lock(path) if with_lock else contract.assemble(tools=[], adrs=[], deprecations=[])
-    breaches = rules.judge(packs, manifest, adrs, lock if with_lock else None)
-    return Scene(packs, manifest, adrs, lock, path, breaches)
+    return Scene(packs, manifest, adrs, bundle.lock_path(settings.paths.policy))
 
 
 @contextmanager

@@ -22,7 +22,8 @@ def lint(home: HomeOption = None, as_json: JsonOption = False) -> None:
     Exit 0: nothing worse than a warning. 1: a fatal rule, or a manifest that cannot be read. 3: contract drift only.
     """
     with stop_on_refusal():
-        breaches = look(home).breaches
+        scene = look(home)
+        breaches = scene.judge(scene.lock())
     severities = {breach.severity for breach in breaches}
     if as_json:
         show({"ok": severities <= {"warning"}, "breaches": [breach.as_json() for breach in breaches]})

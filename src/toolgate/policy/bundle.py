@@ -52,6 +52,7 @@ def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]
 
 
 def lock_path(directory: Path | None) -> Path:
+    """Where the contract of this policy is committed."""
     return (directory or _packaged()) / LOCK_FILE
 
 

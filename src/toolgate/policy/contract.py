@@ -64,18 +64,28 @@ _SHAPE: Final[dict[str, Any]] = {
 
 def build(packs: Iterable[Pack], manifest: Manifest, adrs: Mapping[str, Adr]) -> Contract:
     """The contract of these packs under this manifest. Tools without a row are left out: judge them before (`rules`)."""
-    tools = [
+    tools = tool_entries(packs, manifest)
+    return assemble(
+        tools=tools,
+        adrs=adr_entries(tools, adrs),
+        deprecations=[each.as_json() for each in manifest.deprecations],
+    )
+
+
+def tool_entries(packs: Iterable[Pack], manifest: Manifest) -> list[dict[str, Any]]:
+    """What the contract says about each tool that has a row, before anything is digested."""
+    return [
         _tool_entry(pack.name, tool, manifest.rows[tool.name])
         for pack in packs
         for tool in pack.tools
         if tool.name in manifest.rows
     ]
+
+
+def adr_entries(tools: Iterable[Mapping[str, Any]], adrs: Mapping[str, Adr]) -> list[dict[str, str]]:
+    """The records that these tools rest on, as far as they exist."""
     bound = sorted({tool["x-adr"] for tool in tools} & adrs.keys())
-    return assemble(
-        tools=tools,
-        adrs=[{"id": each, "status": adrs[each].status, "sha256": adrs[each].sha256} for each in bound],
-        deprecations=[each.as_json() for each in manifest.deprecations],
-    )
+    return [{"id": each, "status": adrs[each].status, "sha256": adrs[each].sha256} for each in bound]
 
 
 def assemble(
@@ -85,7 +95,7 @@ def assemble(
     deprecations: Sequence[Mapping[str, Any]],
 ) -> Contract:
     """Put entries into their one order and digest them."""
-    tools = sorted(tools, key=lambda tool: tool["name"])
+    tools = [{**tool, "digest": digest(tool)} for tool in sorted(tools, key=lambda tool: str(tool["name"]))]
     packs = [_pack_entry(name, tools) for name in sorted({tool["pack"] for tool in tools})]
     contract = {
         "schemaVersion": SCHEMA_VERSION,
@@ -98,7 +108,7 @@ def assemble(
 
 
 def _tool_entry(pack: str, tool: Tool, row: Row) -> dict[str, Any]:
-    entry = {
+    return {
         "name": tool.name,
         "id": tool.canonical_id,
         "pack": pack,
@@ -115,7 +125,6 @@ def _tool_entry(pack: str, tool: Tool, row: Row) -> dict[str, Any]:
         "errorCodes": sorted(tool.error_codes),
         "decisions": sorted(tool.decisions),
     }
-    return entry | {"digest": digest(entry)}
 
 
 def _pack_entry(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -124,8 +133,8 @@ def _pack_entry(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def _plain(schema: Mapping[str, Any]) -> Any:
-    """A copy in JSON's own types: tools may write tuples, the lock reads lists."""
-    return strictjson.loads(strictjson.dumps(schema))
+    """A copy as the lock will hold it: lists for tuples, and 1 for 1.0, which no reader must tell apart."""
+    return strictjson.loads(canonical.dumps(strictjson.loads(strictjson.dumps(schema))))
 
 
 def digest(value: Mapping[str, Any]) -> str:
@@ -139,14 +148,15 @@ def render(contract: Contract) -> bytes:
 
 def read_lock(path: Path | None) -> Contract:
     """Read a committed contract; None reads the packaged one. Raises: StartRefused."""
-    lock = read_json(path or default_file(LOCK_FILE), max_bytes=MAX_LOCK_BYTES)
-    error = next(jsonschema_rs.Draft202012Validator(_SHAPE).iter_errors(lock), None)
-    if error is not None:
+    try:
+        lock: Contract = read_json(path or default_file(LOCK_FILE), max_bytes=MAX_LOCK_BYTES)
+    except StartRefused as fault:
+        raise StartRefused(f"{fault} Make it with `toolgate contract build`.") from None
+    if not jsonschema_rs.Draft202012Validator(_SHAPE).is_valid(lock):
         raise StartRefused(
             f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}. Make it with `toolgate contract build`."
         )
-    contract: Contract = lock
-    return contract
+    return lock
 
 
 def adrs_of(contract: Contract) -> dict[str, Adr]:

@@ -42,6 +42,8 @@ class Row:
     adr: str | None
     hint: str
     roles: frozenset[str]
+    pack: str | None = None
+    """Where the tool must come from; None leaves it open, for a tool that is only known to a deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,23 @@ def parse_manifest(content: Any, source: str) -> Manifest:
         raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults))
     rows: dict[str, Row] = {}
     for item in content["tools"]:
-        row = Row(item["name"], item["x-tier"], item.get("x-adr"), item["x-visibilityHint"], frozenset(item["x-roles"]))
+        row = _row(item)
         if row.name in rows:
             raise StartRefused(f"{source} has two rows for {row.name}. Keep one.")
         rows[row.name] = row
     deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
     return Manifest(content["version"], rows, deprecations)
+
+
+def _row(item: Mapping[str, Any]) -> Row:
+    return Row(
+        name=item["name"],
+        tier=item["x-tier"],
+        adr=item.get("x-adr"),
+        hint=item["x-visibilityHint"],
+        roles=frozenset(item["x-roles"]),
+        pack=item.get("x-pack"),
+    )
 
 
 def _deprecation(item: Mapping[str, str], source: str) -> Deprecation:
@@ -163,6 +176,8 @@ def _check_narrower(base: Row, row: Row) -> None:
         raise StartRefused(
             f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy. Remove the role."
         )
+    if row.pack != base.pack:
+        raise StartRefused(f'row {row.name}: its tool comes from pack {base.pack}. Write "x-pack": "{base.pack}".')
     if row.adr is not None and row.adr != base.adr:
         raise StartRefused(f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.")
 

@@ -2,7 +2,7 @@
 
 | rule                | what it finds                                        | severity |
 |---------------------|------------------------------------------------------|----------|
-| code-without-policy | a live tool that has no row                          | fatal    |
+| code-without-policy | a live tool that has no row, or another pack's       | fatal    |
 | policy-without-code | a row that has no live tool                          | warning  |
 | contract-drift      | the built contract differs from the committed one    | drift    |
 | tier1-without-adr   | an authoritative tool without an accepted ADR        | fatal    |
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from toolgate.errors import StartRefused
 from toolgate.model.envelope import L0_ONLY_CODES
 from toolgate.policy import contract as contracts
+from toolgate.policy import schemadiff
 
 if TYPE_CHECKING:
     from toolgate.model.tool import Pack, Tool
@@ -41,7 +42,7 @@ _CLAIMS: Final = ("block", *sorted(code.lower() for code in L0_ONLY_CODES))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Breach:
     rule: str
     subject: str
     """The tool or pack it is about."""
@@ -55,18 +56,18 @@ class Finding:
         return {"rule": self.rule, "severity": self.severity, "subject": self.subject, "text": self.text}
 
 
-def judge(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract | None) -> list[Finding]:
+def judge(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract | None) -> list[Breach]:
     """All five rules, in the order of the table; without a lock (it is about to be built) the third finds nothing."""
     tools = [tool for pack in packs for tool in pack.tools]
     live = [(tool, manifest.rows[tool.name]) for tool in tools if tool.name in manifest.rows]
-    findings = list(_code_without_policy(tools, manifest))
-    findings += _policy_without_code(tools, manifest, lock)
+    breaches = list(_code_without_policy(packs, manifest))
+    breaches += _policy_without_code(tools, manifest, lock)
     if lock is not None:
-        findings += _contract_drift(packs, manifest, adrs, lock)
+        breaches += _contract_drift(packs, manifest, adrs, lock)
     for tool, row in live:
-        findings += _tier1_without_adr(row, adrs)
-        findings += _tier2_claims_l0(tool, row, manifest)
-    return findings
+        breaches += _tier1_without_adr(row, adrs)
+        breaches += _tier2_claims_l0(tool, row, manifest)
+    return breaches
 
 
 def check_start(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract) -> list[str]:
@@ -74,80 +75,86 @@ def check_start(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Ad
 
     Raises: StartRefused: names every tool that stands in the way, and the fix.
     """
-    findings = judge(packs, manifest, adrs, lock)
-    refused = [finding.text for finding in findings if finding.severity != "warning"]
+    breaches = judge(packs, manifest, adrs, lock)
+    refused = [breach.text for breach in breaches if breach.severity != "warning"]
     if refused:
         raise StartRefused("\n".join(refused))
+    warnings = []
+    intended = [breach.subject for breach in breaches]
+    if intended:
+        warnings.append(f"pre-declared in the manifest, with no tool yet: {', '.join(intended)}")
     demoted = sorted(manifest.demoted & {tool.name for pack in packs for tool in pack.tools})
-    return [finding.text for finding in findings] + [
-        f"{name} is held to experimental here: what it decides is clamped to advice." for name in demoted
-    ]
+    if demoted:
+        warnings.append(f"held to experimental here, so that what they decide is advice: {', '.join(demoted)}")
+    return warnings
 
 
-def _code_without_policy(tools: Iterable[Tool], manifest: Manifest) -> Iterator[Finding]:
-    for tool in tools:
-        if tool.name not in manifest.rows and tool.name not in manifest.withdrawn:
-            yield Finding(
-                "code-without-policy",
-                tool.name,
-                f"{tool.name} has no row in the policy manifest. Add one to mcp-tools.policy.json, or disable its pack.",
-            )
+def _code_without_policy(packs: Iterable[Pack], manifest: Manifest) -> Iterator[Breach]:
+    for pack in packs:
+        for tool in pack.tools:
+            row = manifest.rows.get(tool.name)
+            if row is None and tool.name not in manifest.withdrawn:
+                fault = "has no row in the policy manifest. Add one to mcp-tools.policy.json, or disable its pack."
+            elif row is not None and row.pack not in (None, pack.name):
+                fault = f"comes from pack {pack.name}, and its row is for pack {row.pack}. Rename the tool."
+            else:
+                continue
+            yield Breach("code-without-policy", tool.name, f"{tool.name} {fault}")
 
 
-def _policy_without_code(tools: Iterable[Tool], manifest: Manifest, lock: Contract | None) -> Iterator[Finding]:
+def _policy_without_code(tools: Iterable[Tool], manifest: Manifest, lock: Contract | None) -> Iterator[Breach]:
     # A row of a pack that is only not enabled here is known to the lock: that is no declaration of intent.
     known = {tool.name for tool in tools} | {entry["name"] for entry in (lock or {}).get("tools", ())}
     for name in sorted(manifest.rows.keys() - known):
-        yield Finding("policy-without-code", name, f"{name} is pre-declared: it has a row and no tool yet.")
+        yield Breach("policy-without-code", name, f"{name} is pre-declared: it has a row and no tool yet.")
 
 
 def _contract_drift(
     packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract
-) -> Iterator[Finding]:
-    """Only enabled packs are compared; the announcements are not, because they promise nothing about today."""
-    live = contracts.build(packs, manifest, adrs)
-    locked = contracts.part(lock, [pack.name for pack in packs])
-    for name, old, new in _pairs(locked["tools"], live["tools"], "name"):
-        fault = _difference(old, new)
-        if fault:
-            yield Finding(
-                "contract-drift",
-                name,
-                f"the contract of {name} differs from the lock ({fault}). "
-                "Look at `toolgate contract diff`, then run `toolgate contract build`.",
-            )
-    for adr, old, new in _pairs(locked["adrs"], live["adrs"], "id"):
-        fault = _difference(old, new)
-        if fault:
-            yield Finding(
-                "contract-drift",
-                adr,
-                f"{adr} is not the record the contract was built with ({fault}). Run `toolgate contract build`.",
-            )
+) -> Iterator[Breach]:
+    """Only enabled packs are compared; announcements are not, because they promise nothing about today."""
+    live = contracts.tool_entries(packs, manifest)
+    names = {pack.name for pack in packs}
+    locked = [tool for tool in lock["tools"] if tool["pack"] in names]
+    bound = {tool.get("x-adr") for tool in locked}
+    records = [adr for adr in lock["adrs"] if adr["id"] in bound]
+    for name, fault in _differences(locked, live, "name"):
+        yield Breach(
+            "contract-drift",
+            name,
+            f"the contract of {name} differs from the lock ({fault}). "
+            "Look at `toolgate contract diff`, then run `toolgate contract build`.",
+        )
+    for name, fault in _differences(records, contracts.adr_entries(live, adrs), "id"):
+        yield Breach(
+            "contract-drift",
+            name,
+            f"{name} is not the record the contract was built with ({fault}). Run `toolgate contract build`.",
+        )
 
 
-def _pairs(
+def _differences(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]], key: str
-) -> Iterator[tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]]:
+) -> Iterator[tuple[str, str]]:
+    """Which entries differ, and in which fields. Digests are left out: they follow from the rest."""
     before, after = {item[key]: item for item in old}, {item[key]: item for item in new}
     for name in sorted(before.keys() | after.keys()):
-        yield name, before.get(name), after.get(name)
+        if name not in before:
+            yield name, "not in the lock"
+        elif name not in after:
+            yield name, "only in the lock"
+        else:
+            was, now = before[name], after[name]
+            changed = [each for each in sorted((was.keys() | now.keys()) - {"digest"}) if not _same(was, now, each)]
+            if changed:
+                yield name, ", ".join(changed)
 
 
-def _difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
-    if old is None:
-        return "not in the lock"
-    if new is None:
-        return "only in the lock"
-    # A digest follows from the rest; an edited one alone is still a lock that was not built.
-    changed = sorted(key for key in old.keys() | new.keys() if old.get(key, _ABSENT) != new.get(key, _ABSENT))
-    return ", ".join([key for key in changed if key != "digest"] or changed)
+def _same(was: Mapping[str, Any], now: Mapping[str, Any], key: str) -> bool:
+    return key in was and key in now and schemadiff.same(was[key], now[key])
 
 
-_ABSENT: Final = object()
-
-
-def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Finding]:
+def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Breach]:
     if row.tier != "authoritative":
         return
     if row.adr is None:
@@ -158,14 +165,14 @@ def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Finding]:
         fault = f"names {row.adr}, whose status is {adrs[row.adr].status}"
     else:
         return
-    yield Finding(
+    yield Breach(
         "tier1-without-adr",
         row.name,
         f"{row.name} is authoritative and {fault}. Have an ADR accepted for it, or hold it experimental.",
     )
 
 
-def _tier2_claims_l0(tool: Tool, row: Row, manifest: Manifest) -> Iterator[Finding]:
+def _tier2_claims_l0(tool: Tool, row: Row, manifest: Manifest) -> Iterator[Breach]:
     if row.tier != "experimental":
         return
     claims = [f'hint says "{word}"' for word in _CLAIMS if word in _folded(row.hint)]
@@ -173,7 +180,7 @@ def _tier2_claims_l0(tool: Tool, row: Row, manifest: Manifest) -> Iterator[Findi
         claims += [f"declares {code}" for code in sorted(L0_ONLY_CODES & set(tool.error_codes))]
         claims += ["declares decision block"] * ("block" in tool.decisions)
     if claims:
-        yield Finding(
+        yield Breach(
             "tier2-claims-l0",
             row.name,
             f"{row.name} is experimental and its {', '.join(claims)}. Only an authoritative tool may bind: "
