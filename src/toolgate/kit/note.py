@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _ED25519: Final = b"\x01"
 """Signature type byte of the signed-note specification."""
 _KEY_ID_BYTES: Final = 4
+_SECRET_PREFIX: Final = "PRIVATE+KEY+"
 _SIGNATURE_MARK: Final = "— "
 MAX_NOTE_BYTES: Final = 64 * 1024
 """A checkpoint is some 250 bytes; this bounds what a stranger's file can make us parse."""
@@ -80,11 +81,29 @@ class Signer:
         self._key = ed25519.SigningKey(seed)
         self.verifier = Verifier(name, self._key.public_key)
 
+    @classmethod
+    def parse(cls, text: str) -> Signer:
+        """From the text of `secret_text`. Raises: NoteError."""
+        name, _, rest = text.strip().removeprefix(_SECRET_PREFIX).partition("+")
+        key_id, _, encoded = rest.partition("+")
+        seed = _from_base64(encoded)
+        if not text.startswith(_SECRET_PREFIX) or seed is None or len(seed) != 1 + ed25519.SEED_BYTES:
+            raise NoteError("not a signing key of the form PRIVATE+KEY+name+id+key")
+        signer = cls(name, seed[1:])
+        if seed[:1] != _ED25519 or signer.verifier.key_id.hex() != key_id:
+            raise NoteError("the signing key's id does not belong to its key")
+        return signer
+
     def sign(self, text: str) -> str:
         """The note: text, empty line, signature. Raises: NoteError: the text cannot be a note's text."""
         _refuse_bad_text(text)
         signature = self.verifier.key_id + self._key.sign(text.encode())
         return f"{text}\n{_SIGNATURE_MARK}{self.verifier.name} {_to_base64(signature)}\n"
+
+
+def secret_text(name: str, seed: bytes) -> str:
+    """How a signing key is kept in a file. Raises: NoteError, ValueError."""
+    return f"{_SECRET_PREFIX}{name}+{Signer(name, seed).verifier.key_id.hex()}+{_to_base64(_ED25519 + seed)}"
 
 
 def open_note(note: str, trusted: Iterable[Verifier]) -> tuple[str, list[Verifier]]:

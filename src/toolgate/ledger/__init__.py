@@ -1,0 +1,10 @@
+"""What happened: an append-only, signed, verifiable log of every call, and the tools to read and check it."""
+
+from __future__ import annotations
+
+from toolgate.ledger.anchors import Anchors
+from toolgate.ledger.files import LOG_PATH
+from toolgate.ledger.local import LocalLedger, Rules, open_ledger
+from toolgate.ledger.redact import arguments_digest
+
+__all__ = ["LOG_PATH", "Anchors", "LocalLedger", "Rules", "arguments_digest", "open_ledger"]

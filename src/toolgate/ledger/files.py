@@ -1,0 +1,202 @@
+"""The directory of the log: names, segments, locks, the key file. What is in a segment is not known here.
+
+    20261115T214325Z.9f60b33d1d9d95e7.001.jsonl    segments of one run, one run for each server start
+    20261115T214325Z.9f60b33d1d9d95e7.lock         there while the run goes on; held by its process
+    20261115T214325Z.9f60b33d1d9d95e7.anchored     the last checkpoint that was copied elsewhere
+    20261115T214325Z.9f60b33d1d9d95e7.suspect      a sync failed: what was written last may not be on disk
+    envelope_validation.latest.jsonl               link to the newest segment
+    audit-log.pub                                  the key that verifies the checkpoints
+
+A lock file without a process that holds it belongs to a run that died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from toolgate.errors import StartRefused
+from toolgate.kit import note
+
+LOG_PATH: Final = Path("mcp_server", "envelope_validation")
+"""Where the log is, below the directory of runs (document 002)."""
+LATEST: Final = "envelope_validation.latest.jsonl"
+PUBLIC_KEY: Final = "audit-log.pub"
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SEGMENT: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)\.([A-Za-z0-9_-]{1,64})\.([0-9]{3,6})\.jsonl(\.gz)?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RunName:
+    """`stamp.id`; runs sort by their start."""
+
+    stamp: str
+    id: str
+
+    @classmethod
+    def make(cls, wall: float, run_id: str) -> RunName:
+        """Raises: StartRefused: the id cannot be part of a file name."""
+        if not _RUN_ID.fullmatch(run_id):
+            raise StartRefused("A run id has 1 to 64 letters, digits, dashes or underscores.\nGive another one.")
+        return cls(datetime.fromtimestamp(wall, UTC).strftime("%Y%m%dT%H%M%SZ"), run_id)
+
+    def __str__(self) -> str:
+        return f"{self.stamp}.{self.id}"
+
+    def segment(self, number: int) -> str:
+        return f"{self}.{number:03d}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    number: int
+    path: Path
+
+
+def runs_in(directory: Path) -> dict[RunName, list[Segment]]:
+    """Every run with its segments in order, oldest run first. Links and foreign files are passed over."""
+    found: dict[RunName, list[Segment]] = {}
+    for path in directory.iterdir():
+        match = _SEGMENT.fullmatch(path.name)
+        if match and path.is_file() and not path.is_symlink():
+            found.setdefault(RunName(match[1], match[2]), []).append(Segment(int(match[3]), path))
+    return {name: sorted(found[name], key=lambda one: (one.number, one.path.name)) for name in sorted(found)}
+
+
+def make_directory(directory: Path) -> None:
+    """Raises: OSError. Side effects: the directory with mode 0700; an existing one keeps its mode."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+
+
+def create_segment(path: Path) -> int:
+    """A new file, opened for appending only. Raises: OSError: also when it exists."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(path, flags, _FILE_MODE)
+
+
+def point_latest(directory: Path, segment: str) -> None:
+    """Replace the link in one step: readers see the old segment or the new one. Raises: OSError."""
+    temporary = directory / f".{segment}.link"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(segment)
+    temporary.replace(directory / LATEST)
+
+
+def sync_directory(directory: Path) -> None:
+    """A new name survives a power cut only when its directory is synced too. Raises: OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replace a small file atomically, mode 0600. Raises: OSError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+
+
+class Lock:
+    """A lock file held by this process; the kernel lets go of it when the process dies, however it dies."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: Path) -> Lock:
+        """Locked before it has its name: nobody can find it unlocked and think its run dead. Raises: OSError."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            temporary.rename(path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor)
+
+    @classmethod
+    def take_over(cls, path: Path) -> Lock | None:
+        """The lock of a run that died; None while its process lives, or when someone else was faster."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return cls(path, descriptor)
+        except OSError:
+            pass
+        os.close(descriptor)
+        return None
+
+    def release(self, *, finished: bool) -> None:
+        """`finished` removes the file: nothing is left to recover."""
+        if finished:
+            with suppress(OSError):
+                self.path.unlink()
+        os.close(self._descriptor)
+
+
+def dead_runs(directory: Path) -> Iterator[tuple[RunName, Lock]]:
+    """Runs whose process is gone, each with its lock now ours."""
+    for path in sorted(directory.glob("*.lock")):
+        stamp, _, run_id = path.name.removesuffix(".lock").partition(".")
+        if path.name.startswith(".") or not _RUN_ID.fullmatch(run_id):
+            continue
+        lock = Lock.take_over(path)
+        if lock is not None:
+            yield RunName(stamp, run_id), lock
+
+
+def load_or_create_key(path: Path, name: str) -> note.Signer:
+    """The log's signing key, made at the first start. It signs checkpoints and nothing else.
+
+    Raises: StartRefused: the file is not such a key or others can read it. Side effects: may create it, mode 0600.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+            _create_key(path, name)
+        text = path.read_text(encoding="utf-8").strip()
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError):
+        raise StartRefused(
+            f"The audit log's key {path.name} cannot be read or created.\nCheck the permissions of its directory."
+        ) from None
+    if mode & 0o077:
+        raise StartRefused(f"The audit log's key {path.name} can be read by others.\nRun: chmod 600 on it.")
+    try:
+        return note.Signer.parse(text)
+    except note.NoteError:
+        raise StartRefused(
+            f"{path.name} is not an audit log key.\nMove it away; a new one is made at the next start."
+        ) from None
+
+
+def _create_key(path: Path, name: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    write_file(temporary, note.secret_text(name, os.urandom(32)) + "\n")
+    # link, not rename: of two servers that start at once, one makes the key and both use it.
+    with suppress(FileExistsError):
+        os.link(temporary, path)
+    temporary.unlink()

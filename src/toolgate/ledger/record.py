@@ -1,0 +1,116 @@
+"""The lines of the log: one JSON object each, the fields of document 002's golden first, chain fields last.
+
+Every line ends with `"run":"...","seq":n,"prev":"..."}`: a verifier finds the chain without reading the JSON, and a
+person with a pager can follow it. `prev` is the leaf hash of the line before (null on the first).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from toolgate.model.clock import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from toolgate.model.record import Entry
+
+AGENT_ID: Final = "mcp_server"
+TASK_ID: Final = "envelope_validation"
+SCHEMA_VERSION: Final = "0.1.0"
+"""Version of the record's shape."""
+
+MARK_INTENT: Final = b'"event":"intent"'
+MARK_CHECKPOINT: Final = b'"event":"checkpoint"'
+"""How a reader finds these records without decoding each line. No text of a caller gets into a record, and quotation
+marks inside a JSON text are escaped, so nothing else can look like this."""
+
+
+def call_body(entry: Entry, step: int, *, deterministic: bool, suppressed: int = 0) -> bytes:
+    """The record of one event on the road, without its chain fields."""
+    caller, wire, ids = entry.caller, entry.wire, entry.ids
+    record: dict[str, Any] = {
+        "ts": rfc3339(entry.wall),
+        "agentId": AGENT_ID,
+        "taskId": TASK_ID,
+        "stepId": step,
+        "event": entry.event,
+        "transport": wire.transport,
+        "face": wire.face,
+        "route": wire.route,
+        "method": entry.method,
+        "requestId": ids.request,
+        "traceId": ids.trace,
+        "spanId": ids.span,
+        "status": entry.status,
+        "durationMs": round(entry.duration_ms, 3),
+        "attempt": 0,
+        "inputBytes": entry.input_bytes,
+        "outputBytes": entry.output_bytes,
+        "metadata": {
+            "schemaVersion": SCHEMA_VERSION,
+            "deterministic": deterministic,
+            "toolId": entry.tool_id,
+            "promptId": None,
+        },
+        "error": entry.error,
+        "caller": None if caller is None else {"id": caller.key_id, "role": caller.role},
+        "tier": entry.tier,
+        "environment": entry.environment,
+        "decision": entry.decision,
+        "clamps": [clamp.as_json() for clamp in entry.clamps] if entry.clamps else [],
+        "argumentsDigest": entry.arguments_digest,
+    }
+    if suppressed:
+        record["suppressed"] = suppressed
+    return orjson.dumps(record)
+
+
+def checkpoint_body(wall: float, *, size: int, root: bytes, note: str, more: Mapping[str, Any]) -> bytes:
+    """A signed statement about all records before this one.
+
+    `more`: `previous` and `retired` on a run's first record, `final` on its last, `suppressed` when a flood was counted.
+    """
+    return orjson.dumps({**_head(wall, "checkpoint"), "size": size, "root": root.hex(), "note": note, **more})
+
+
+def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
+    """What a start found of a run that ended without a word."""
+    return orjson.dumps({**_head(wall, "recovered"), "recovered": dead})
+
+
+def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
+    """The line as it is written and hashed, without its line break."""
+    linked = f'"{prev}"' if prev else "null"
+    return b"%b,%b" % (body[:-1], f'"run":"{run}","seq":{seq},"prev":{linked}}}'.encode())
+
+
+def chain_suffix(seq: int, prev: str | None) -> bytes:
+    """How line `seq` must end."""
+    return f',"seq":{seq},"prev":"{prev}"}}'.encode() if prev else f',"seq":{seq},"prev":null}}'.encode()
+
+
+def request_id_of(line: bytes) -> bytes:
+    """The request id of a call's line, without decoding it; empty when there is none."""
+    start = line.find(b'"requestId":"')
+    return line[start + 13 : line.find(b'"', start + 13)] if start >= 0 else b""
+
+
+def read(line: bytes) -> dict[str, Any] | None:
+    """The record of a line; None when it is not one."""
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def unfinished(intents: Mapping[bytes, int]) -> Sequence[dict[str, Any]]:
+    """Intents without outcome, as `recovered` lists them: nobody knows whether their effect happened."""
+    return [{"requestId": request.decode(errors="replace"), "seq": seq} for request, seq in intents.items()]
+
+
+def _head(wall: float, event: str) -> dict[str, Any]:
+    return {"ts": rfc3339(wall), "agentId": AGENT_ID, "taskId": TASK_ID, "event": event}
