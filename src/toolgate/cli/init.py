@@ -1,0 +1,125 @@
+"""`toolgate init`: a home with settings, policy, workspace and a first key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from toolgate.cli import output
+from toolgate.cli.config import toml_value
+from toolgate.cli.options import Json
+from toolgate.config import FILE_NAME, load_settings
+from toolgate.errors import StartRefused
+from toolgate.settings import SPECS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolgate.settings import Settings, Spec
+
+_IGNORED: Final = "keys/\nsecrets/\nstate/\nruns/\n"
+"""Private or produced: none of it belongs into version control."""
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")] = Path(),
+    json: Json = False,
+) -> None:
+    """Make a home: toolgate.toml, policy/, workspace/, and a first admin key, which is shown once."""
+    from toolgate.gate.keys import KeyRing
+
+    home = directory.absolute()
+    _refuse_if_taken(home)
+    with _all_or_nothing(home):
+        settings = furnish(home, policy=True)
+        key, text = KeyRing(settings.paths.keys).create("admin", label="first")
+    if json:
+        output.answer_json({"home": str(home), "id": key.id, "role": key.role, "key": text})
+        return
+    where = "" if home == Path.cwd() else f" --home {directory}"
+    output.say(f"Made a home in {home}", style="bold green")
+    output.say(f"\nAdmin key, shown only now:\n\n  {text}\n")
+    output.say("Next:", style="bold")
+    output.say(
+        f"  toolgate serve{where}\n  toolgate keys create --role builder{where}\n  toolgate mcp-config claude-code{where}"
+    )
+
+
+def furnish(home: Path, *, policy: bool) -> Settings:
+    """Make the directories and toolgate.toml of a home; `policy` also copies the packaged policy, to be narrowed.
+
+    The settings file comes last: a home that has one is complete. Side effects: writes below `home`.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    settings = load_settings(home, {}, {})
+    for private in (settings.paths.keys.parent, settings.paths.secrets, settings.paths.state):
+        private.mkdir(mode=0o700, exist_ok=True)
+    settings.paths.workspace.mkdir(exist_ok=True)
+    if policy:
+        _copy_policy(home / "policy")
+        _write_new(home / ".gitignore", _IGNORED)
+    _write_new(home / FILE_NAME, settings_file(policy=policy))
+    return load_settings(home, {}, {})
+
+
+@contextmanager
+def _all_or_nothing(home: Path) -> Iterator[None]:
+    """What a failed attempt made below `home` is taken away again."""
+    there = home.exists()
+    before = set(home.iterdir()) if there else set()
+    try:
+        yield
+    except BaseException:
+        for new in set(home.iterdir()) - before if home.exists() else ():
+            shutil.rmtree(new) if new.is_dir() else new.unlink()
+        if not there and home.exists():
+            home.rmdir()
+        raise
+
+
+def _refuse_if_taken(home: Path) -> None:
+    if home.exists() and not home.is_dir():
+        raise StartRefused(f"{home} is not a directory.\nName another place: toolgate init DIR")
+    for name in (FILE_NAME, "policy", "keys"):
+        if os.path.lexists(home / name):
+            raise StartRefused(f"{home} already has {name}.\nUse it as it is, or name another place: toolgate init DIR")
+
+
+def _copy_policy(target: Path) -> None:
+    from toolgate.policy.manifest import FILES, default_file
+
+    target.mkdir()
+    for name in FILES:
+        (target / name).write_bytes(default_file(name).read_bytes())
+
+
+def _write_new(path: Path, text: str) -> None:
+    """A file that is already there is the owner's, and stays."""
+    if not path.exists():
+        path.write_text(text)
+
+
+def settings_file(*, policy: bool) -> str:
+    """Every setting with its reason, at its default and commented out; what is decided here is not."""
+    lines = [
+        "# Settings of this Toolgate home. Each is also a TOOLGATE_* variable and a flag; an unknown name refuses to start.",
+        "# What is in force, and where it comes from: toolgate config print --resolved",
+    ]
+    # TOML wants keys without a table before the first table.
+    for spec in sorted(SPECS, key=lambda each: "." in each.key):
+        table, _, name = spec.key.rpartition(".")
+        if table and f"[{table}]" not in lines:
+            lines += ["", f"[{table}]"]
+        mark = "" if policy and spec.key == "paths.policy" else "# "
+        lines += [f"# {_about(spec)}", f"{mark}{name} = {toml_value(spec.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _about(spec: Spec) -> str:
+    bounds = f", {spec.low} to {spec.high}" if spec.low is not None else ""
+    return f"{spec.why[0].upper()}{spec.why[1:]}" + (f" ({spec.unit}{bounds})" if spec.unit else "")
