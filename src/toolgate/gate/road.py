@@ -52,6 +52,7 @@ class Ticket:
     input_bytes: int
     give_back: Callable[[], None] | None
     execution: Execution | None = None
+    cancelled: bool = False
 
     def release(self) -> None:
         if self.give_back is not None:
@@ -60,6 +61,7 @@ class Ticket:
 
     def cancel(self) -> None:
         """The caller went away: a waiting handler is cancelled, a thread finishes what it began."""
+        self.cancelled = True
         if self.execution is not None:
             self.execution.cancel()
 

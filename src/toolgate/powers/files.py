@@ -156,6 +156,18 @@ class Workspace:
             yield descriptor
 
 
+class ReadOnlyWorkspace:
+    """The workspace as a `read` tool gets it: there is no method that writes."""
+
+    __slots__ = ("is_dir", "is_file", "read_bytes", "walk")
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.read_bytes = workspace.read_bytes
+        self.is_file = workspace.is_file
+        self.is_dir = workspace.is_dir
+        self.walk = workspace.walk
+
+
 def _parts(path: str) -> list[str]:
     """The components of a relative path; `.` and empty ones dropped.
 

@@ -1,0 +1,1 @@
+"""How bytes move: HTTP, stdio, the dev site, start and stop."""

@@ -1,0 +1,359 @@
+"""The MCP wire, both eras, tools only: revision 2026-07-28 (stateless) and the handshake revisions, served statelessly.
+
+Nothing is remembered from a connection, so nothing can be hijacked: identity comes with each request. Our wire is small
+because the server offers tools only; the official SDK is the oracle of its tests, not a part of it.
+
+The modern ladder, first failure wins: frame (-32600) -> routing headers once each (-32020) -> `_meta` envelope (-32602) ->
+headers equal the body (-32020) -> version served (-32022) -> method known (-32601).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from toolgate import __version__
+from toolgate.errors import VERDICTS, Happening
+from toolgate.faces.reply import JSON, Reply, verdict_headers
+from toolgate.model import strictjson
+from toolgate.model.call import Call, Transport, Wire
+
+if TYPE_CHECKING:
+    from toolgate.gate.permit import Grant
+    from toolgate.model.envelope import Answer
+
+ROUTE: Final = "/mcp"
+MODERN_VERSIONS: Final = ("2026-07-28",)
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+ROUTING_HEADERS: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
+_META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
+LIST_TTL_MS: Final = 60_000
+"""How long a client may keep a tool list. It changes only with a restart; a minute keeps role changes visible."""
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
+WIRES: Final[dict[Transport, Wire]] = {
+    "http": Wire(face="mcp", transport="http", route=ROUTE),
+    "stdio": Wire(face="mcp", transport="stdio", route="tools/call"),
+}
+SERVER_INFO: Final = {"name": "toolgate", "title": "Toolgate", "version": __version__}
+INSTRUCTIONS: Final = (
+    "Every answer is a governance envelope: read tier, environment, decision and degradedMode before acting on it. "
+    "Only an authoritative tool in the cloud environment can block."
+)
+_NAME_BEARING: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NOT_A_MESSAGE: Final = "Body must be a single JSON-RPC request or notification object"
+_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One JSON-RPC request that passed the ladder."""
+
+    id: str | int
+    method: str
+    params: Mapping[str, Any]
+    modern: bool
+    version: str
+
+    @property
+    def progress_token(self) -> str | int | None:
+        meta = self.params.get("_meta")
+        token = meta.get("progressToken") if isinstance(meta, Mapping) else None
+        return token if isinstance(token, str) or type(token) is int else None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message that wants no answer. On stdio it may cancel a call; over HTTP there is nothing for it to act on."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+class Fault(Exception):
+    """A protocol fault: the message is wrong as a message, whatever it asks for."""
+
+    def __init__(self, code: int, message: str, *, request_id: Any = None, status: int = 400, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.request_id, self.status, self.data = code, message, request_id, status, data
+
+    def reply(self) -> Reply:
+        return error_reply(self.request_id, self.code, self.message, status=self.status, data=self.data)
+
+
+def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification:
+    """What a decoded message is. `headers` is None on stdio, where each message's own envelope tells its era.
+
+    Raises: Fault.
+    """
+    modern = _is_modern(body, headers)
+    if not modern and _is_response(body):
+        return Notification("", {})  # the handshake revisions accept a posted response; we never asked for one
+    if not isinstance(body, dict) or body.get("jsonrpc") != "2.0" or not isinstance(body.get("method"), str):
+        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+    params = body.get("params")
+    if "id" not in body:
+        if modern and headers is not None:
+            _served(headers[VERSION_HEADER], None)
+        return Notification(body["method"], params if isinstance(params, dict) else {})
+    request_id = _id_of(body)
+    if request_id is None or not isinstance(params, dict | None):
+        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
+    params = params or {}
+    if modern:
+        version = _climb(body["method"], params, headers, request_id)
+    else:
+        version = (headers or {}).get(VERSION_HEADER, HANDSHAKE_VERSIONS[1])
+    return Request(request_id, body["method"], params, modern, version)
+
+
+def _is_modern(body: Any, headers: Mapping[str, str] | None) -> bool:
+    """Over HTTP the version header decides, and a version nobody knows is told so in the modern way."""
+    if headers is not None:
+        version = headers.get(VERSION_HEADER)
+        return version is not None and version not in HANDSHAKE_VERSIONS
+    params = body.get("params") if isinstance(body, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and _META_VERSION in meta
+
+
+def _is_response(body: Any) -> bool:
+    return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
+
+
+def _climb(method: str, params: dict[str, Any], headers: Mapping[str, str] | None, request_id: str | int) -> str:
+    """The rungs of revision 2026-07-28; returns the version. Raises: Fault."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        raise Fault(
+            INVALID_PARAMS,
+            f"params._meta must be an object with {_META_VERSION} and {_META_CAPABILITIES}",
+            request_id=request_id,
+        )
+    missing = [key for key in (_META_VERSION, _META_CAPABILITIES) if key not in meta]
+    if missing:
+        raise Fault(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}", request_id=request_id)
+    version = meta[_META_VERSION]
+    if headers is not None:
+        if headers.get(VERSION_HEADER) != version:
+            raise Fault(HEADER_MISMATCH, "MCP-Protocol-Version does not match params._meta", request_id=request_id)
+        if headers.get(METHOD_HEADER) != method:
+            raise Fault(HEADER_MISMATCH, "Mcp-Method does not match the method of the body", request_id=request_id)
+        key = _NAME_BEARING.get(method)
+        if key and params.get(key) is not None and _decoded(headers.get(NAME_HEADER)) != params[key]:
+            raise Fault(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}", request_id=request_id)
+    if not isinstance(version, str):
+        raise Fault(INVALID_PARAMS, f"{_META_VERSION} must be a string", request_id=request_id)
+    _served(version, request_id)
+    if not isinstance(meta[_META_CAPABILITIES], dict):
+        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request_id)
+    return version
+
+
+def _served(version: str, request_id: Any) -> None:
+    if version not in MODERN_VERSIONS:
+        data = {"supported": list(MODERN_VERSIONS), "requested": version[:64]}
+        raise Fault(UNSUPPORTED_VERSION, "Unsupported protocol version", request_id=request_id, data=data)
+
+
+def _decoded(value: str | None) -> str | None:
+    """A header value; text that a header cannot carry comes as =?base64?...?=."""
+    found = _BASE64.fullmatch(value) if value is not None else None
+    if found is None:
+        return value
+    try:
+        return base64.b64decode(found[1], validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _id_of(body: Any) -> str | int | None:
+    found = body.get("id") if isinstance(body, dict) else None
+    return found if isinstance(found, str) or type(found) is int else None
+
+
+def call_of(request: Request, transport: Transport) -> Call:
+    """The call inside a `tools/call`. Raises: Fault: the parameters are not those of a call."""
+    name = request.params.get("name")
+    arguments = request.params.get("arguments")
+    if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
+        raise Fault(
+            INVALID_PARAMS,
+            "tools/call needs a string name and an object of arguments",
+            request_id=request.id,
+            status=_status(request, 400),
+        )
+    return Call(WIRES[transport], name, {} if arguments is None else arguments)
+
+
+def answer_plain(request: Request, grants: Sequence[Grant]) -> Reply:
+    """Every request that is not a call: greetings and lists. `grants` is what this caller may call."""
+    if request.method == "tools/list":
+        if request.params.get("cursor") is not None:
+            raise Fault(INVALID_PARAMS, "Invalid cursor", request_id=request.id, status=_status(request, 400))
+        return _result(request, {"tools": [_listed(grant) for grant in grants]}, cacheable=True)
+    if request.modern and request.method == "server/discover":
+        result = {
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": {"tools": {"listChanged": False}},
+            "instructions": INSTRUCTIONS,
+        }
+        return _result(request, result, cacheable=True)
+    if not request.modern and request.method == "initialize":
+        return _initialize(request)
+    if not request.modern and request.method == "ping":
+        return _result(request, {})
+    raise Fault(
+        METHOD_NOT_FOUND,
+        "Method not found",
+        request_id=request.id,
+        status=_status(request, 404),
+        data=request.method[:128],
+    )
+
+
+def _initialize(request: Request) -> Reply:
+    """The handshake: the client's version if we serve it, else our newest of that era. Nothing is remembered."""
+    wanted = request.params.get("protocolVersion")
+    info, capabilities = request.params.get("clientInfo"), request.params.get("capabilities")
+    if not isinstance(wanted, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
+        raise Fault(
+            INVALID_PARAMS,
+            "initialize needs protocolVersion, capabilities and clientInfo",
+            request_id=request.id,
+            status=200,
+        )
+    result = {
+        "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+        "capabilities": {"tools": {"listChanged": False}},
+        "serverInfo": SERVER_INFO,
+        "instructions": INSTRUCTIONS,
+    }
+    return _result(request, result)
+
+
+def _listed(grant: Grant) -> dict[str, Any]:
+    tool = grant.tool
+    return {
+        "name": tool.name,
+        "title": grant.hint or tool.name,
+        "description": tool.summary,
+        "inputSchema": tool.input_schema,
+        "outputSchema": envelope_schema(tool.output_schema),
+        "annotations": {
+            "readOnlyHint": tool.effect == "read",
+            "destructiveHint": False,
+            "openWorldHint": tool.effect == "network",
+        },
+        "_meta": {"toolgate/tier": grant.tier, "toolgate/id": tool.canonical_id, "toolgate/effect": tool.effect},
+    }
+
+
+def envelope_schema(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `structuredContent` looks like: the whole envelope, with the tool's own schema for `data`."""
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "required": ["success", "tier", "environment", "requestId", "timestamp"],
+        "properties": {
+            "success": {"type": "boolean"},
+            "code": text,
+            "message": text,
+            "isError": {"type": "boolean"},
+            "tier": {"enum": ["authoritative", "experimental"]},
+            "environment": {"enum": ["local", "cloud"]},
+            "decision": {"enum": ["block", "warn", "pass"]},
+            "degradedMode": {"type": "boolean"},
+            "requestId": text,
+            "timestamp": text,
+            "data": data,
+            "clamps": {"type": "array", "items": {"type": "object"}},
+            "notes": {"type": "array", "items": text},
+            "audit": {"type": "object"},
+        },
+    }
+
+
+def render(request: Request, answer: Answer) -> Reply:
+    """One answer of the road. A fault of the tool is a result with `isError`; a refusal is a JSON-RPC error."""
+    if answer.envelope is not None and _is_tools_own(answer.happening):
+        envelope = answer.envelope_json()
+        result: dict[str, Any] = {
+            "content": [{"type": "text", "text": envelope.decode()}],
+            "structuredContent": orjson.Fragment(envelope),
+            "isError": bool(answer.envelope.is_error),
+        }
+        return _result(request, result)
+    return refusal_reply(answer, request_id=request.id, modern=request.modern)
+
+
+def refusal_reply(answer: Answer, *, request_id: Any, modern: bool) -> Reply:
+    """A refusal as JSON-RPC error. Codes outside -32768..-32000 are ours to use; the statuses are HTTP's own."""
+    verdict = VERDICTS[answer.happening]
+    code = verdict.mcp_code if verdict.mcp_code is not None else INVALID_PARAMS
+    data: dict[str, Any] = {
+        "canonical_code": verdict.canonical,
+        **(answer.details or {}),
+        "request_id": answer.request_id,
+    }
+    if answer.audit is not None:
+        data["audit"] = answer.audit
+    if answer.happening is Happening.MALFORMED and data.get("reason") == "malformed_json":
+        code = PARSE_ERROR
+    status = verdict.mcp_status
+    if answer.happening is Happening.UNKNOWN_TOOL and not modern:
+        status = 200
+    return error_reply(
+        request_id,
+        code,
+        answer.text or verdict.mrt_message,
+        status=status,
+        data=data,
+        headers=verdict_headers(answer, status),
+    )
+
+
+def error_reply(request_id: Any, code: int, message: str, *, status: int, data: Any = None, headers: Any = ()) -> Reply:
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return Reply(status, strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}), (JSON, *headers))
+
+
+def progress_message(token: str | int, done: int, total: int | None, message: str) -> bytes:
+    params: dict[str, Any] = {"progressToken": token, "progress": done}
+    if total is not None:
+        params["total"] = total
+    if message:
+        params["message"] = message
+    return strictjson.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+
+def _is_tools_own(happening: Happening) -> bool:
+    return happening is Happening.OK or VERDICTS[happening].mcp_code is None
+
+
+def _result(request: Request, result: dict[str, Any], *, cacheable: bool = False) -> Reply:
+    if request.modern:
+        result = {**result, "resultType": "complete", "_meta": {_META_SERVER: SERVER_INFO}}
+        if cacheable:
+            # Lists differ by role: never shared between credentials.
+            result |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+    return Reply(200, strictjson.dumps({"jsonrpc": "2.0", "id": request.id, "result": result}), (JSON,))
+
+
+def _status(request: Request, modern: int) -> int:
+    """The handshake revisions answer 200 to every request that could be read, also when the answer is an error."""
+    return modern if request.modern else 200

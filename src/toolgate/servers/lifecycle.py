@@ -1,0 +1,164 @@
+"""Start, ready, drain, stop. Signals are handled here: uvicorn's own handling ends a drained server with 143."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from toolgate.errors import ExitCode, StartRefused
+from toolgate.servers.guarded import ProtocolLimits, guarded_with
+from toolgate.servers.http import HttpApp
+from toolgate.servers.stdio import Pipes, StdioServer
+
+if TYPE_CHECKING:
+    from toolgate.app import App
+    from toolgate.settings import Settings
+
+BACKLOG: Final = 2048
+"""Connections the kernel keeps until we take them: a burst of clients is not turned away."""
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def serve_http(app: App, settings: Settings, on_ready: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT. `on_ready` gets the URL when the first request can be answered.
+
+    Raises: StartRefused: the address cannot be bound.
+    """
+    return _run(_http(app, settings, on_ready))
+
+
+def serve_stdio(app: App, settings: Settings, credential: bytes | None) -> int:
+    """Serve the peer on standard input and output until it closes its end, or SIGTERM."""
+    return _run(_stdio(app, settings, credential))
+
+
+async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -> int:
+    listener = _bind(settings.server.host, settings.server.port)
+    asgi = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=settings.limits.body_bytes, ready=app.ready)
+    port = listener.getsockname()[1]
+    asgi.hosts, asgi.origins = _served_names(settings, port)
+    server = _Server(
+        uvicorn.Config(
+            asgi,
+            http=guarded_with(_protocol_limits(settings)),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            limit_concurrency=settings.server.max_connections,
+            backlog=BACKLOG,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=int(settings.server.drain_seconds) or 1,
+        )
+    )
+    server.on_started = lambda: on_ready(f"http://{_host_text(settings.server.host)}:{port}")
+    try:
+        with _stop_on_signals(server.stop):
+            await app.start_services()
+            await server.serve(sockets=[listener])
+    finally:
+        await app.close()
+    return ExitCode.OK
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handling: the first signal drains, the second stops at once."""
+
+    on_started: Callable[[], None]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+async def _stdio(app: App, settings: Settings, credential: bytes | None) -> int:
+    app.road.authenticate(credential)  # no key, no start; every later message is checked again
+    pipes = await Pipes.claim()
+    server = StdioServer(app.road, app.rpc_face(), credential, pipes, body_bytes=settings.limits.body_bytes)
+    serving = asyncio.ensure_future(server.serve())
+    try:
+        with _stop_on_signals(serving.cancel):
+            await app.start_services()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+            await asyncio.wait_for(server.drain(), settings.server.drain_seconds or 1)
+    except TimeoutError:
+        pass  # what did not end in time is found by the next run, as an intent without an outcome
+    finally:
+        await app.close()
+    return ExitCode.OK
+
+
+def _run(main: Any) -> int:
+    if sys.platform == "win32":
+        raise StartRefused("Toolgate serves on Linux and macOS.\nUse WSL on Windows.")
+    import uvloop  # noqa: PLC0415 (not on every platform we can be imported on)
+
+    code: int = uvloop.run(main)
+    return code
+
+
+@contextlib.contextmanager
+def _stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Raises: StartRefused."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, address = found[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as fault:
+        raise StartRefused(
+            f"Cannot listen on {host} port {port}: {fault.strerror or fault}.\nUse --port 0 for a free one."
+        ) from None
+    listener.setblocking(False)  # noqa: FBT003 (the standard library's own signature)
+    return listener
+
+
+def _served_names(settings: Settings, port: int) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Host and Origin values we answer to. Loopback names are always ours; any other name must be in the settings."""
+    hosts = {f"{_host_text(name)}:{port}" for name in _LOOPBACK} | {
+        name.lower() for name in settings.server.allowed_hosts
+    }
+    origins = {f"http://{_host_text(name)}:{port}" for name in _LOOPBACK} | {
+        name.lower() for name in settings.server.allowed_origins
+    }
+    return frozenset(name.encode() for name in hosts), frozenset(name.encode() for name in origins)
+
+
+def _host_text(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _protocol_limits(settings: Settings) -> ProtocolLimits:
+    server = settings.server
+    return ProtocolLimits(server.header_read_seconds, server.body_read_seconds, server.max_headers, server.header_bytes)
