@@ -62,6 +62,8 @@ class Context:
     """Guarded outgoing HTTP: effect `network`."""
     jobs: Jobs | None = None
     """Things that go on after the answer (dev servers): effect `write`."""
+    contract: Mapping[str, Any] | None = None
+    """The contract this server runs under: what a committed one is compared with."""
 
 
 Run = Callable[[Context, dict[str, Any]], "Result | Awaitable[Result]"]

@@ -1,0 +1,288 @@
+"""A GitHub Actions workflow as the rules see it: triggers, permissions, jobs and steps, each with its line.
+
+Read once from YAML nodes to a fixed depth; nothing here evaluates an expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from toolgate.packs.governance import yamldoc
+from toolgate.packs.governance.yamldoc import Mapping, Scalar, Sequence, YamlFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from toolgate.packs.governance.yamldoc import Node
+
+MAX_STEPS: Final = 5_000
+"""Steps of one workflow after aliases: a thousand jobs that share one list of a thousand steps are an attack."""
+
+Level = Literal["none", "read", "write", "unknown"]
+_LEVELS: Final[dict[str, Level]] = {"none": "none", "read": "read", "write": "write"}
+_ALL: Final[dict[str, Level]] = {"read-all": "read", "write-all": "write"}
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One line that gives a token something: `contents: write`, or `write-all` with scope `*`."""
+
+    scope: str
+    level: Level
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a token may do. `unknown`: no key at all, so the repository's default applies and may be write."""
+
+    line: int
+    default: Level
+    """For scopes that `grants` does not name: a map that is present sets them to none."""
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def stated(self) -> bool:
+        return self.default != "unknown"
+
+    def level(self, scope: str) -> Level:
+        return next((grant.level for grant in self.grants if grant.scope in (scope, "*")), self.default)
+
+    def writes(self) -> tuple[Grant, ...]:
+        return tuple(grant for grant in self.grants if grant.level == "write")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    event: str
+    line: int
+    path_filtered: bool = False
+    """`paths` or `paths-ignore`: the workflow does not run, and reports nothing, for other changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    line: int
+    uses: str | None = None
+    uses_line: int = 0
+    run: str | None = None
+    run_line: int = 0
+    """Line of the script's first line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """`combinations` is None when the values come from an expression and are not known before it runs."""
+
+    combinations: tuple[tuple[tuple[str, str], ...], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: str
+    line: int
+    name: str | None = None
+    permissions: Permissions | None = None
+    uses: str | None = None
+    uses_line: int = 0
+    matrix: Matrix | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    path: str
+    name: str | None
+    triggers: tuple[Trigger, ...]
+    permissions: Permissions | None
+    jobs: tuple[Job, ...]
+    lines: tuple[str, ...] = field(repr=False, default=())
+
+    def trigger(self, event: str) -> Trigger | None:
+        return next((trigger for trigger in self.triggers if trigger.event == event), None)
+
+    def effective(self, job: Job) -> Permissions:
+        """The job's own permissions replace the workflow's, they do not add to them."""
+        return job.permissions or self.permissions or Permissions(line=job.line, default="unknown")
+
+
+def read_workflow(path: str, data: bytes) -> Workflow:
+    """Raises: YamlFault: not YAML, or not the shape of a workflow; with the line."""
+    root = _a_map(yamldoc.read(data), "a workflow", 1)
+    jobs_node = _a_map(root.get("jobs"), "`jobs`", root.line)
+    if not jobs_node.entries:
+        raise YamlFault(jobs_node.line, "`jobs` is empty")
+    name = root.get("name")
+    budget = _Budget(MAX_STEPS)
+    return Workflow(
+        path=path,
+        name=name.text if isinstance(name, Scalar) else None,
+        triggers=_triggers(root),
+        permissions=_permissions(root),
+        jobs=tuple(_job(key, node, budget) for key, node in jobs_node.pairs()),
+        lines=tuple(data.decode("utf-8-sig").splitlines()),
+    )
+
+
+class _Budget:
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def take(self, steps: int, line: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise YamlFault(line, f"more than {MAX_STEPS} steps")
+
+
+def _a_map(node: Node | None, what: str, line: int) -> Mapping:
+    if not isinstance(node, Mapping):
+        raise YamlFault(node.line if node else line, f"{what} must be a map")
+    return node
+
+
+def _triggers(root: Mapping) -> tuple[Trigger, ...]:
+    node = root.get("on")
+    if isinstance(node, Scalar):
+        return (Trigger(node.text, node.line),)
+    if isinstance(node, Sequence):
+        return tuple(Trigger(item.text, item.line) for item in node.items if isinstance(item, Scalar))
+    if isinstance(node, Mapping):
+        return tuple(Trigger(key.text, key.line, _path_filtered(value)) for key, value in node.pairs())
+    raise YamlFault(root.line, "`on` is missing: a workflow without triggers never runs")
+
+
+def _path_filtered(node: Node) -> bool:
+    return isinstance(node, Mapping) and ("paths" in node.entries or "paths-ignore" in node.entries)
+
+
+def _permissions(owner: Mapping) -> Permissions | None:
+    if "permissions" not in owner.entries:
+        return None
+    line, node = owner.key_line("permissions"), owner.get("permissions")
+    if isinstance(node, Scalar) and node.text in _ALL:
+        level = _ALL[node.text]
+        return Permissions(line, level, (Grant("*", level, node.line),))
+    if yamldoc.is_null(node):
+        return Permissions(line, "none")
+    grants = []
+    for scope, value in _a_map(node, "`permissions`", line).pairs():
+        level_or_none = _LEVELS.get(value.text) if isinstance(value, Scalar) else None
+        if level_or_none is None:
+            raise YamlFault(scope.line, f"`permissions.{scope.text[:40]}` must be read, write or none")
+        grants.append(Grant(scope.text, level_or_none, scope.line))
+    return Permissions(line, "none", tuple(grants))
+
+
+def _job(key: Scalar, node: Node, budget: _Budget) -> Job:
+    body = _a_map(node, f"job {key.text[:40]!r}", key.line)
+    uses, name, steps = body.get("uses"), body.get("name"), body.get("steps")
+    return Job(
+        id=key.text,
+        line=key.line,
+        name=name.text if isinstance(name, Scalar) else None,
+        permissions=_permissions(body),
+        uses=uses.text if isinstance(uses, Scalar) else None,
+        uses_line=uses.line if uses else 0,
+        matrix=_matrix(body),
+        steps=_steps(steps, budget) if isinstance(steps, Sequence) else (),
+    )
+
+
+def _steps(node: Sequence, budget: _Budget) -> tuple[Step, ...]:
+    budget.take(len(node.items), node.line)
+    return tuple(_step(_a_map(item, "a step", node.line)) for item in node.items)
+
+
+def _step(body: Mapping) -> Step:
+    uses, run = body.get("uses"), body.get("run")
+    return Step(
+        line=body.line,
+        uses=uses.text if isinstance(uses, Scalar) else None,
+        uses_line=uses.line if uses else 0,
+        run=run.text if isinstance(run, Scalar) else None,
+        run_line=run.line + run.block if isinstance(run, Scalar) else 0,
+    )
+
+
+MAX_COMBINATIONS: Final = 256
+"""GitHub's own limit of jobs per matrix."""
+
+
+def _matrix(body: Mapping) -> Matrix | None:
+    strategy = body.get("strategy")
+    node = strategy.get("matrix") if isinstance(strategy, Mapping) else None
+    if node is None:
+        return None
+    if not isinstance(node, Mapping):
+        return Matrix(None)  # `${{ fromJSON(...) }}`
+    axes: dict[str, list[str]] = {}
+    for key, value in node.pairs():
+        if key.text in ("include", "exclude"):
+            continue
+        values = _scalars(value)
+        if values is None:
+            return Matrix(None)
+        axes[key.text] = values
+    include, exclude = _tables(node.get("include")), _tables(node.get("exclude"))
+    if include is None or exclude is None:
+        return Matrix(None)
+    return _expanded(axes, include, exclude)
+
+
+def _expanded(axes: dict[str, list[str]], include: list[dict[str, str]], exclude: list[dict[str, str]]) -> Matrix:
+    combinations: list[dict[str, str]] = [{}] if axes else []
+    for axis, values in axes.items():
+        if len(combinations) * len(values) > MAX_COMBINATIONS:
+            return Matrix(None)
+        combinations = [one | {axis: value} for one in combinations for value in values]
+    combinations = [one for one in combinations if not any(one | out == one for out in exclude)]
+    original = [dict(one) for one in combinations]
+    for extra in include:
+        # An entry joins every combination whose original values it does not change; else it is a combination of its own.
+        fits = [i for i, one in enumerate(original) if all(one.get(k, v) == v for k, v in extra.items() if k in axes)]
+        for i in fits:
+            combinations[i] |= extra
+        if not fits:
+            combinations.append(extra)
+    return Matrix(tuple(tuple(one.items()) for one in combinations[:MAX_COMBINATIONS]))
+
+
+def _scalars(node: Node) -> list[str] | None:
+    if not isinstance(node, Sequence):
+        return None
+    texts = [_as_shown(item) for item in node.items if isinstance(item, Scalar)]
+    known = len(texts) == len(node.items) and not any("${{" in text for text in texts)
+    return texts if known else None
+
+
+def _tables(node: Node | None) -> list[dict[str, str]] | None:
+    if node is None:
+        return []
+    if not isinstance(node, Sequence):
+        return None
+    tables = []
+    for item in node.items:
+        if not isinstance(item, Mapping):
+            return None
+        table = {key.text: _as_shown(value) for key, value in item.pairs() if isinstance(value, Scalar)}
+        if len(table) != len(item.entries) or any("${{" in text for text in table.values()):
+            return None
+        tables.append(table)
+    return tables
+
+
+def _as_shown(scalar: Scalar) -> str:
+    """A plain `3.10` is the number 3.1 to GitHub, and so it stands in the check's name."""
+    if not scalar.plain:
+        return scalar.text
+    for number in _NUMBERS:
+        try:
+            value = number(scalar.text)
+        except ValueError:
+            continue
+        return str(int(value)) if value == int(value) else repr(value)
+    return scalar.text
+
+
+_NUMBERS: Final[tuple[Callable[[str], float], ...]] = (int, float)
