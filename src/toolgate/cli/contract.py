@@ -7,37 +7,39 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolgate.cli.governed import HomeOption, JsonOption, Scene, look, show, stop_on_refusal
+from toolgate.cli import output
+from toolgate.cli.options import Home, Json
 from toolgate.errors import ExitCode, StartRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from toolgate.cli.governed import Scene
     from toolgate.policy.contract import Contract
     from toolgate.policy.diff import Change
     from toolgate.policy.rules import Breach
 
-app = typer.Typer(help="The contract lock: build, check, diff.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def build(home: HomeOption = None) -> None:
-    """Write mcp-contract.json from the packs, the manifest and the ADRs; says what changed for callers.
+def build(home: Home = None) -> None:
+    """Write mcp-contract.json from the packs, the manifest and the ADRs, and say what changed for callers.
 
     Exit 0: written, or already up to date. 1: a manifest rule forbids it, and nothing is written.
     """
+    from toolgate.cli.governed import look, told
     from toolgate.policy import contract, diff
 
-    with stop_on_refusal():
-        scene = look(home)
-        fatal = [breach for breach in scene.judge(None) if breach.severity == "fatal"]
-        show(fatal)
-        if fatal:
-            raise typer.Exit(ExitCode.FAILED)
-        live = scene.live()
-        before = _previous(scene)
-        _replace(scene.lock_path, contract.render(live))
-    for change in diff.compare(before, live) if before else ():
-        typer.echo(_line(change))
-    typer.echo(f"{scene.lock_path.name}: {len(live['tools'])} tools, sha256 {live['digest']}")
+    scene = look(home)
+    fatal = [breach for breach in scene.judge(None) if breach.severity == "fatal"]
+    if fatal:
+        output.say(told(fatal) + "refused: nothing is written.")
+        raise typer.Exit(ExitCode.FAILED)
+    live, before = scene.live(), _previous(scene)
+    _replace(scene.lock_path, contract.render(live))
+    changes = diff.compare(before, live) if before else []
+    output.say(_lines(changes) + f"{scene.lock_path.name}: {len(live['tools'])} tools, sha256 {live['digest']}")
 
 
 def _previous(scene: Scene) -> Contract | None:
@@ -49,22 +51,22 @@ def _previous(scene: Scene) -> Contract | None:
 
 
 @app.command()
-def check(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Does what the code and the policy say now equal the committed mcp-contract.json?
+def check(home: Home = None, json: Json = False) -> None:
+    """Is the committed mcp-contract.json what the code and the policy say now?
 
     Exit 0: yes. 1: a tool without a row, an authoritative tool without an accepted ADR, an experimental tool that
     claims L0. 3: drift.
     """
+    from toolgate.cli.governed import look, told
     from toolgate.policy import diff
 
-    with stop_on_refusal():
-        scene = look(home)
-        wrong = [breach for breach in scene.judge(scene.lock()) if breach.severity != "warning"]
-        live = scene.live()
-        changes = diff.compare(scene.locked_part(), live)
+    scene = look(home)
+    wrong = [breach for breach in scene.judge(scene.lock()) if breach.severity != "warning"]
+    live = scene.live()
+    changes = diff.compare(scene.locked_part(), live)
     exit_code = _exit_code(wrong, scene, live)
-    if as_json:
-        show(
+    if json:
+        output.answer_json(
             {
                 "ok": exit_code == ExitCode.OK,
                 "digest": live["digest"],
@@ -73,14 +75,11 @@ def check(home: HomeOption = None, as_json: JsonOption = False) -> None:
             }
         )
     else:
-        show(wrong)
-        for change in changes:
-            typer.echo(_line(change))
-        typer.echo(_verdict(exit_code, live))
+        output.say(told(wrong) + _lines(changes) + _verdict(exit_code, live))
     raise typer.Exit(exit_code)
 
 
-def _exit_code(wrong: list[Breach], scene: Scene, live: Contract) -> int:
+def _exit_code(wrong: Sequence[Breach], scene: Scene, live: Contract) -> int:
     from toolgate.policy import contract
 
     if any(breach.severity == "fatal" for breach in wrong):
@@ -99,50 +98,56 @@ def _verdict(exit_code: int, live: Contract) -> str:
     return "refused: a server with this policy would not start."
 
 
-OldArgument = Annotated[Path | None, typer.Argument(help="A contract file. Without it: the committed lock.")]
-NewArgument = Annotated[Path | None, typer.Argument(help="A contract file. Without it: what the code says now.")]
-
-
 @app.command("diff")
 def diff_command(
-    old: OldArgument = None, new: NewArgument = None, home: HomeOption = None, as_json: JsonOption = False
+    old: Annotated[Path | None, typer.Argument(help="A contract file; else the committed lock.")] = None,
+    new: Annotated[Path | None, typer.Argument(help="A contract file; else what the code says now.")] = None,
+    home: Home = None,
+    json: Json = False,
 ) -> None:
     """What changed between two contracts, as callers feel it: breaking, widening or text-only.
 
     A breaking change must have been announced, in the older contract, two weeks ago (manifest: `deprecations`).
-    Exit 0: nothing breaks unannounced. 1: something does. 3: the code differs from the committed lock, compatibly.
+    Exit 0: nothing breaks unannounced. 1: something does. 3: the code differs from the lock, and nothing breaks.
     """
     from datetime import UTC, datetime
 
-    from toolgate.policy import contract, diff
+    from toolgate.policy import diff
 
-    with stop_on_refusal():
-        scene = None if old and new else look(home)
-        before = contract.read_lock(old) if old or scene is None else scene.locked_part()
-        after = contract.read_lock(new) if new or scene is None else scene.live()
+    before, after = _two_contracts(old, new, home)
     changes = diff.compare(before, after)
     early = diff.unannounced(changes, before, datetime.now(UTC).date())
-    if as_json:
-        show({"changes": [change.as_json() | {"announced": change not in early} for change in changes]})
+    if json:
+        output.answer_json({"changes": [change.as_json() | {"unannounced": change in early} for change in changes]})
     else:
-        for change in changes:
-            typer.echo(_line(change) + (" (not announced two weeks ahead)" if change in early else ""))
-        typer.echo(_summary(changes))
+        output.say(_lines(changes, early) + _summary(changes))
     if early:
         raise typer.Exit(ExitCode.FAILED)
-    if changes and not (old and new):
+    if changes and new is None:
         raise typer.Exit(ExitCode.DRIFT)
 
 
-def _line(change: Change) -> str:
-    return f"{change.kind:<9}  {change.tool}: {change.text}"
+def _two_contracts(old: Path | None, new: Path | None, home: Path | None) -> tuple[Contract, Contract]:
+    from toolgate.policy import contract
+
+    if old is not None and new is not None:
+        return contract.read_lock(old), contract.read_lock(new)
+    from toolgate.cli.governed import look
+
+    scene = look(home)
+    return contract.read_lock(old) if old else scene.locked_part(), scene.live()
 
 
-def _summary(changes: list[Change]) -> str:
-    counts = [
-        f"{sum(change.kind == kind for change in changes)} {kind}" for kind in ("breaking", "widening", "text-only")
-    ]
-    return ", ".join(counts)
+def _lines(changes: Iterable[Change], early: Sequence[Change] = ()) -> str:
+    return "".join(
+        f"{change.kind:<10}{change.tool}: {change.text}{' (not announced two weeks ahead)' if change in early else ''}\n"
+        for change in changes
+    )
+
+
+def _summary(changes: Sequence[Change]) -> str:
+    kinds = ("breaking", "widening", "text-only")
+    return ", ".join(f"{sum(change.kind == kind for change in changes)} {kind}" for kind in kinds)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -158,4 +163,4 @@ def _replace(path: Path, data: bytes) -> None:
         temporary.replace(path)
     except OSError as fault:
         temporary.unlink(missing_ok=True)
-        raise StartRefused(f"{path} cannot be written ({fault.strerror}).") from None
+        raise StartRefused(f"{path} cannot be written ({fault.strerror}).\nMake the directory writable.") from None

@@ -1,67 +1,66 @@
-"""`toolgate policy`: judge the manifest, and show what it says."""
+"""`toolgate policy`: judge the manifest, show what it says, renew what is made from it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolgate.cli.governed import HomeOption, JsonOption, Scene, look, show, stop_on_refusal
+from toolgate.cli import output
+from toolgate.cli.options import Home, Json
 from toolgate.errors import ExitCode
 
 if TYPE_CHECKING:
+    from toolgate.cli.governed import Scene
     from toolgate.policy.manifest import Row
 
-app = typer.Typer(help="The policy manifest: lint, show.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def lint(home: HomeOption = None, as_json: JsonOption = False) -> None:
+def lint(home: Home = None, json: Json = False) -> None:
     """Judge manifest, tools, ADRs and lock by the five manifest rules.
 
     Exit 0: nothing worse than a warning. 1: a fatal rule, or a manifest that cannot be read. 3: contract drift only.
     """
-    with stop_on_refusal():
-        scene = look(home)
-        breaches = scene.judge(scene.lock())
-    severities = {breach.severity for breach in breaches}
-    if as_json:
-        show({"ok": severities <= {"warning"}, "breaches": [breach.as_json() for breach in breaches]})
+    from toolgate.cli.governed import look, told
+
+    scene = look(home)
+    breaches = scene.judge(scene.lock())
+    counts = {kind: sum(breach.severity == kind for breach in breaches) for kind in ("fatal", "drift", "warning")}
+    if json:
+        ok = not counts["fatal"] and not counts["drift"]
+        output.answer_json({"ok": ok, "breaches": [breach.as_json() for breach in breaches]})
     else:
-        show(breaches)
-        typer.echo(
-            ", ".join(
-                f"{sum(breach.severity == severity for breach in breaches)} {severity}"
-                for severity in ("fatal", "drift", "warning")
-            )
-        )
-    if "fatal" in severities:
+        output.say(told(breaches) + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    if counts["fatal"]:
         raise typer.Exit(ExitCode.FAILED)
-    if "drift" in severities:
+    if counts["drift"]:
         raise typer.Exit(ExitCode.DRIFT)
 
 
-ToolArgument = Annotated[str | None, typer.Argument(help="One tool. Without it: all of them.")]
-
-
-@app.command("show")
-def show_command(tool: ToolArgument = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+@app.command()
+def show(
+    tool: Annotated[str | None, typer.Argument(help="One tool; else all of them.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
     """What the manifest in force says: tier, ADR and roles of each tool, and whether its code is there."""
-    with stop_on_refusal():
-        scene = look(home)
-    rows = [row for name, row in sorted(scene.manifest.rows.items()) if tool in (None, name)]
-    if tool is not None and not rows:
-        typer.echo(f"{tool} has no row in the policy manifest.", err=True)
+    from toolgate.cli.governed import look
+
+    scene = look(home)
+    rows = [_told(row, scene) for name, row in sorted(scene.manifest.rows.items()) if tool in (None, name)]
+    withdrawn = sorted(name for name in scene.manifest.withdrawn if tool in (None, name))
+    if not rows and not withdrawn:
+        output.fault(f"{tool} has no row in the policy manifest.\n`toolgate policy show` lists every row.")
         raise typer.Exit(ExitCode.UNKNOWN_TOOL)
-    told = [_told(row, scene) for row in rows]
-    if as_json:
-        show({"version": scene.manifest.version, "tools": told, "withdrawn": sorted(scene.manifest.withdrawn)})
+    if json:
+        output.answer_json({"version": scene.manifest.version, "tools": rows, "withdrawn": withdrawn})
         return
-    for each in told:
-        roles = ",".join(each["roles"])
-        typer.echo(f"{each['name']:<28}{each['tier']:<15}{each['adr'] or '-':<10}{roles:<25}{each['state']}")
-    for name in sorted(scene.manifest.withdrawn) if tool is None else ():
-        typer.echo(f"{name:<28}withdrawn by this deployment")
+    lines = [[row["name"], row["tier"], row["adr"] or "-", ",".join(row["roles"]), row["state"]] for row in rows]
+    lines += [[name, "-", "-", "-", "withdrawn"] for name in withdrawn]
+    output.table(["tool", "tier", "adr", "roles", "state"], lines)
 
 
 def _told(row: Row, scene: Scene) -> dict[str, Any]:
@@ -75,3 +74,26 @@ def _told(row: Row, scene: Scene) -> dict[str, Any]:
         "roles": sorted(row.roles),
         "state": "live" if live else "pre-declared",
     }
+
+
+@app.command()
+def docs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Markdown files.", exists=True, file_okay=False)
+    ] = Path("docs/adr"),
+    home: Home = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 3 if a file is stale.")] = False,
+) -> None:
+    """Renew the made parts of Markdown files: the tool policy table and the index of ADRs, from the committed lock."""
+    from toolgate.cli.options import settings_at
+    from toolgate.policy import adr, bundle, contract
+    from toolgate.policy import docs as documents
+
+    lock = contract.read_lock(bundle.lock_path(settings_at(home).paths.policy))
+    stale = list(documents.stale(folder, documents.parts(lock, adr.load_directory(folder).values())))
+    for path, fresh in stale:
+        output.say(f"{path}: {'stale' if check else 'renewed'}")
+        if not check:
+            path.write_text(fresh, encoding="utf-8")
+    if check and stale:
+        raise typer.Exit(ExitCode.DRIFT)

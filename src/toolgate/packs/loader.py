@@ -44,7 +44,7 @@ def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     faults = [fault for pack in packs for fault in _faults(pack)]
     faults += _clashes(packs)
     if faults:
-        raise StartRefused("\n".join(faults))
+        raise StartRefused("; ".join(faults) + ".\nMend the pack, or take it out of packs.enabled.")
     return packs
 
 
@@ -52,11 +52,11 @@ def _point(name: str, offered: Iterable[EntryPoint]) -> EntryPoint:
     found = [point for point in offered if point.name == name]
     if not found:
         raise StartRefused(
-            f"pack {name} is not installed. Install the package that brings it, or take it out of packs."
+            f"pack {name} is not installed.\nInstall the package that brings it, or take it out of packs.enabled."
         )
     if len(found) > 1:
         sources = ", ".join(sorted(point.dist.name if point.dist else point.value for point in found))
-        raise StartRefused(f"pack {name} is offered by more than one package ({sources}). Uninstall all but one.")
+        raise StartRefused(f"pack {name} is offered by more than one package ({sources}).\nUninstall all but one.")
     return found[0]
 
 
@@ -65,13 +65,15 @@ def _import(point: EntryPoint) -> Pack:
         pack = point.load()
     except Exception as fault:  # border: a stranger's module may raise anything while it is imported
         raise StartRefused(
-            f"pack {point.name} cannot be imported from {point.value} ({type(fault).__name__}: {fault})."
+            f"pack {point.name} cannot be imported from {point.value} ({type(fault).__name__}: {fault}).\nMend the pack, or take it out of packs.enabled."
         ) from fault
     if not isinstance(pack, Pack):
-        raise StartRefused(f"pack {point.name}: {point.value} is no toolgate.model.tool.Pack.")
+        raise StartRefused(
+            f"pack {point.name}: {point.value} is no toolgate.model.tool.Pack.\nExport PACK = Pack(...) and name it in the entry point."
+        )
     if pack.name != point.name or not _PACK_NAME.fullmatch(pack.name):
         raise StartRefused(
-            f"pack {point.name} calls itself {pack.name!r}. Both names must be the same [a-z][a-z0-9_-]*."
+            f"pack {point.name} calls itself {pack.name!r}.\nBoth names must be the same [a-z][a-z0-9_-]*."
         )
     return pack
 
@@ -82,7 +84,7 @@ def _clashes(packs: Sequence[Pack]) -> Iterator[str]:
         for tool in pack.tools:
             for what in (f"name {tool.name}", f"id {tool.id}"):
                 if what in owners:
-                    yield f"tool {what} is used twice, in pack {owners[what]} and in pack {pack.name}. Rename one."
+                    yield f"tool {what} is used twice, in pack {owners[what]} and in pack {pack.name}"
                 owners.setdefault(what, pack.name)
 
 

@@ -49,11 +49,11 @@ def parse(file: str, data: bytes) -> Adr:
     """Read one record; `file` is its name. Raises: StartRefused: not UTF-8, or no record's name."""
     match = _FILE_NAME.fullmatch(file)
     if match is None:
-        raise StartRefused(f"{file} is no name of a decision record. Call it ADR-0001-some-title.md.")
+        raise StartRefused(f"{file} is no name of a decision record.\nCall it ADR-0001-some-title.md.")
     try:
         text = data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise StartRefused(f"{file} is not UTF-8 text. Save it as UTF-8.") from None
+        raise StartRefused(f"{file} is not UTF-8 text.\nSave it as UTF-8.") from None
     title = _TITLE.search(text)
     return Adr(match[1], _status(text), sha256(data).hexdigest(), title[1] if title else "", file)
 
@@ -78,7 +78,7 @@ def load_directory(directory: Path | None) -> dict[str, Adr]:
     for path in sorted(directory.glob("ADR-*.md")):
         adr = parse(path.name, _read(path))
         if adr.id in found:
-            raise StartRefused(f"{adr.id} is used by {found[adr.id].file} and {path.name}. Give one a new number.")
+            raise StartRefused(f"{adr.id} is used by {found[adr.id].file} and {path.name}.\nGive one a new number.")
         found[adr.id] = adr
     return found
 
@@ -88,7 +88,9 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as fault:
-        raise StartRefused(f"{path.name} cannot be read ({fault.strerror}).") from None
+        raise StartRefused(
+            f"{path.name} cannot be read ({fault.strerror}).\nMake it readable, or take it away."
+        ) from None
     if len(data) > MAX_BYTES:
-        raise StartRefused(f"{path.name} is larger than {MAX_BYTES} bytes. A decision record is a page or two.")
+        raise StartRefused(f"{path.name} is larger than {MAX_BYTES} bytes.\nA decision record is a page or two.")
     return data

@@ -45,7 +45,7 @@ def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]
     if directory is None or _is_packaged(directory):
         return default, shipped
     if not directory.is_dir():
-        raise StartRefused(f"{directory} is no directory. Make it with `toolgate init`, or leave paths.policy out.")
+        raise StartRefused(f"{directory} is no directory.\nMake it with `toolgate init`, or leave paths.policy out.")
     own_adrs = adr.load_directory(directory / ADR_FOLDER)
     # No row of a stranger's tool can name a packaged record (`narrow`), so the two numberings never mix.
     return narrow(default, load_manifest(directory / MANIFEST_FILE), own_adrs), own_adrs | shipped

@@ -151,10 +151,10 @@ def read_lock(path: Path | None) -> Contract:
     try:
         lock: Contract = read_json(path or default_file(LOCK_FILE), max_bytes=MAX_LOCK_BYTES)
     except StartRefused as fault:
-        raise StartRefused(f"{fault} Make it with `toolgate contract build`.") from None
+        raise StartRefused(f"{fault.args[0].partition(chr(10))[0]}\nMake it with `toolgate contract build`.") from None
     if not jsonschema_rs.Draft202012Validator(_SHAPE).is_valid(lock):
         raise StartRefused(
-            f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}. Make it with `toolgate contract build`."
+            f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}.\nMake it with `toolgate contract build`."
         )
     return lock
 

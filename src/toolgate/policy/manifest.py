@@ -88,9 +88,11 @@ def read_json(source: Path | Traversable, *, max_bytes: int = strictjson.MAX_BYT
             data = file.read(max_bytes + 1)
         return strictjson.loads(data, max_bytes=max_bytes)
     except OSError as fault:
-        raise StartRefused(f"{source} cannot be read ({fault.strerror or type(fault).__name__}).") from None
+        raise StartRefused(
+            f"{source} cannot be read ({fault.strerror or type(fault).__name__}).\nPut the file there, or name another place."
+        ) from None
     except strictjson.JsonFault as fault:
-        raise StartRefused(f"{source} is refused: {fault}.") from None
+        raise StartRefused(f"{source} is refused: {fault}.\nMend the file.") from None
 
 
 @cache
@@ -105,12 +107,12 @@ def parse_manifest(content: Any, source: str) -> Manifest:
         _fault(error, content) for _, error in zip(range(MAX_FAULTS), _validator().iter_errors(content), strict=False)
     ]
     if faults:
-        raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults))
+        raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults) + ".\nMend these places.")
     rows: dict[str, Row] = {}
     for item in content["tools"]:
         row = _row(item)
         if row.name in rows:
-            raise StartRefused(f"{source} has two rows for {row.name}. Keep one.")
+            raise StartRefused(f"{source} has two rows for {row.name}.\nKeep one.")
         rows[row.name] = row
     deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
     return Manifest(content["version"], rows, deprecations)
@@ -131,7 +133,9 @@ def _deprecation(item: Mapping[str, str], source: str) -> Deprecation:
     try:
         announced = date.fromisoformat(item["announced"])
     except ValueError:
-        raise StartRefused(f"{source}: the deprecation of {item['tool']} was announced on no real day.") from None
+        raise StartRefused(
+            f"{source}: the deprecation of {item['tool']} was announced on no real day.\nWrite a day like 2026-11-15."
+        ) from None
     return Deprecation(item["tool"], item["what"], announced, item["text"])
 
 
@@ -169,24 +173,26 @@ def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None 
 def _check_narrower(base: Row, row: Row) -> None:
     if row.tier == "authoritative" and base.tier != "authoritative":
         raise StartRefused(
-            f"row {row.name}: the packaged policy holds it experimental. A deployment may only lower a tier."
+            f"row {row.name}: the packaged policy holds it experimental.\nA deployment may only lower a tier."
         )
     added = sorted(row.roles - base.roles)
     if added:
         raise StartRefused(
-            f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy. Remove the role."
+            f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy.\nRemove the role."
         )
     if row.pack != base.pack:
-        raise StartRefused(f'row {row.name}: its tool comes from pack {base.pack}. Write "x-pack": "{base.pack}".')
+        raise StartRefused(f'row {row.name}: its tool comes from pack {base.pack}.\nWrite "x-pack": "{base.pack}".')
     if row.adr is not None and row.adr != base.adr:
-        raise StartRefused(f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.")
+        raise StartRefused(
+            f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.\nName that one, or none."
+        )
 
 
 def _check_new(row: Row, default: Manifest, own_adrs: Mapping[str, Adr]) -> None:
     """A tool of a stranger's pack: advisory, or backed by a document of the deployment itself."""
     if row.adr is not None and row.adr in {base.adr for base in default.rows.values()}:
         raise StartRefused(
-            f"row {row.name}: {row.adr} belongs to the packaged policy. Write an ADR under another number."
+            f"row {row.name}: {row.adr} belongs to the packaged policy.\nWrite an ADR under another number."
         )
     if row.tier == "experimental":
         return
@@ -194,6 +200,6 @@ def _check_new(row: Row, default: Manifest, own_adrs: Mapping[str, Adr]) -> None
     if adr is None or not adr.accepted:
         state = "names no ADR" if row.adr is None else f"{row.adr} is {adr.status if adr else 'missing'}"
         raise StartRefused(
-            f"row {row.name}: a new tool binds only by an accepted ADR of this deployment, and here {state}. "
+            f"row {row.name}: a new tool binds only by an accepted ADR of this deployment, and here {state}.\n"
             "Hold it experimental, or accept the ADR first."
         )

@@ -47,13 +47,20 @@ class Breach:
     subject: str
     """The tool or pack it is about."""
     text: str
+    fix: str
 
     @property
     def severity(self) -> Severity:
         return RULES[self.rule]
 
     def as_json(self) -> dict[str, str]:
-        return {"rule": self.rule, "severity": self.severity, "subject": self.subject, "text": self.text}
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "subject": self.subject,
+            "text": self.text,
+            "fix": self.fix,
+        }
 
 
 def judge(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract | None) -> list[Breach]:
@@ -76,9 +83,10 @@ def check_start(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Ad
     Raises: StartRefused: names every tool that stands in the way, and the fix.
     """
     breaches = judge(packs, manifest, adrs, lock)
-    refused = [breach.text for breach in breaches if breach.severity != "warning"]
+    refused = [breach for breach in breaches if breach.severity != "warning"]
     if refused:
-        raise StartRefused("\n".join(refused))
+        fixes = dict.fromkeys(breach.fix for breach in refused)
+        raise StartRefused(" ".join(breach.text for breach in refused) + "\n" + " ".join(fixes))
     warnings = []
     intended = [breach.subject for breach in breaches]
     if intended:
@@ -94,19 +102,26 @@ def _code_without_policy(packs: Iterable[Pack], manifest: Manifest) -> Iterator[
         for tool in pack.tools:
             row = manifest.rows.get(tool.name)
             if row is None and tool.name not in manifest.withdrawn:
-                fault = "has no row in the policy manifest. Add one to mcp-tools.policy.json, or disable its pack."
+                fault = "has no row in the policy manifest."
+                fix = "Add a row to mcp-tools.policy.json, or disable the pack."
             elif row is not None and row.pack not in (None, pack.name):
-                fault = f"comes from pack {pack.name}, and its row is for pack {row.pack}. Rename the tool."
+                fault = f"comes from pack {pack.name}, and its row is for pack {row.pack}."
+                fix = "Rename the tool."
             else:
                 continue
-            yield Breach("code-without-policy", tool.name, f"{tool.name} {fault}")
+            yield Breach("code-without-policy", tool.name, f"{tool.name} {fault}", fix)
 
 
 def _policy_without_code(tools: Iterable[Tool], manifest: Manifest, lock: Contract | None) -> Iterator[Breach]:
     # A row of a pack that is only not enabled here is known to the lock: that is no declaration of intent.
     known = {tool.name for tool in tools} | {entry["name"] for entry in (lock or {}).get("tools", ())}
     for name in sorted(manifest.rows.keys() - known):
-        yield Breach("policy-without-code", name, f"{name} is pre-declared: it has a row and no tool yet.")
+        yield Breach(
+            "policy-without-code",
+            name,
+            f"{name} is pre-declared: a row without a tool.",
+            "Build the tool, or remove the row.",
+        )
 
 
 def _contract_drift(
@@ -122,14 +137,15 @@ def _contract_drift(
         yield Breach(
             "contract-drift",
             name,
-            f"the contract of {name} differs from the lock ({fault}). "
+            f"The contract of {name} differs from the lock ({fault}).",
             "Look at `toolgate contract diff`, then run `toolgate contract build`.",
         )
     for name, fault in _differences(records, contracts.adr_entries(live, adrs), "id"):
         yield Breach(
             "contract-drift",
             name,
-            f"{name} is not the record the contract was built with ({fault}). Run `toolgate contract build`.",
+            f"{name} is not the record the contract was built with ({fault}).",
+            "Look at `toolgate contract diff`, then run `toolgate contract build`.",
         )
 
 
@@ -168,23 +184,24 @@ def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Breach]:
     yield Breach(
         "tier1-without-adr",
         row.name,
-        f"{row.name} is authoritative and {fault}. Have an ADR accepted for it, or hold it experimental.",
+        f"{row.name} is authoritative and {fault}.",
+        "Have an ADR accepted for it, or hold it experimental.",
     )
 
 
 def _tier2_claims_l0(tool: Tool, row: Row, manifest: Manifest) -> Iterator[Breach]:
     if row.tier != "experimental":
         return
-    claims = [f'hint says "{word}"' for word in _CLAIMS if word in _folded(row.hint)]
+    claims = [f'its hint says "{word}"' for word in _CLAIMS if word in _folded(row.hint)]
     if row.name not in manifest.demoted:
-        claims += [f"declares {code}" for code in sorted(L0_ONLY_CODES & set(tool.error_codes))]
-        claims += ["declares decision block"] * ("block" in tool.decisions)
+        claims += [f"it declares {code}" for code in sorted(L0_ONLY_CODES & set(tool.error_codes))]
+        claims += ["it declares the decision block"] * ("block" in tool.decisions)
     if claims:
         yield Breach(
             "tier2-claims-l0",
             row.name,
-            f"{row.name} is experimental and its {', '.join(claims)}. Only an authoritative tool may bind: "
-            "take the claim out.",
+            f"{row.name} is experimental, and {', '.join(claims)}.",
+            "Only an authoritative tool may bind: take the claim out.",
         )
 
 
