@@ -65,11 +65,13 @@ def _import(point: EntryPoint) -> Pack:
         pack = point.load()
     except Exception as fault:  # border: a stranger's module may raise anything while it is imported
         raise StartRefused(
-            f"pack {point.name} cannot be imported from {point.value} ({type(fault).__name__}: {fault}).\nMend the pack, or take it out of packs.enabled."
+            f"pack {point.name} cannot be imported from {point.value} ({type(fault).__name__}: {fault}).\n"
+            "Mend the pack, or take it out of packs.enabled."
         ) from fault
     if not isinstance(pack, Pack):
         raise StartRefused(
-            f"pack {point.name}: {point.value} is no toolgate.model.tool.Pack.\nExport PACK = Pack(...) and name it in the entry point."
+            f"pack {point.name}: {point.value} is no toolgate.model.tool.Pack.\n"
+            "Export PACK = Pack(...) and name it in the entry point."
         )
     if pack.name != point.name or not _PACK_NAME.fullmatch(pack.name):
         raise StartRefused(
