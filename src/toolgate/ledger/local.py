@@ -119,7 +119,7 @@ class LocalLedger:
         with self._lock:
             if self._failed or self._closed:
                 return False
-            if self._segment.torn or self._failing:
+            if self._segment.failing:
                 return self._try_checkpoint()
             return True
 
@@ -172,23 +172,21 @@ class LocalLedger:
     # Writing: always with the lock held ------------------------------------------------------------------------------
 
     def _write(self, body: bytes) -> Place:
-        self._refuse_if_over()
+        if self._failed or self._closed:
+            self._refuse_if_over()
         if self._segment.size >= self._rotate_at:
             self._rotate()
-        seq = self._tree.size
+        tree = self._tree
+        seq = tree.size
         line = record.with_chain(body, self.run, seq, self._prev)
-        self._failing = True
         self._segment.write(line + b"\n")
-        self._failing = False
         leaf = leaf_hash(line)
-        self._tree.append(leaf)
+        tree.append(leaf)
         self._prev = text = leaf.hex()
         if not self._dirty:
             self._dirty = True
             self._wake.set()
         return Place(self.run, seq, text)
-
-    _failing = False
 
     def _refuse_if_over(self) -> None:
         if self._failed:

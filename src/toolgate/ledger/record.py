@@ -6,6 +6,7 @@ person with a pager can follow it. `prev` is the leaf hash of the line before (n
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -28,44 +29,82 @@ MARK_CHECKPOINT: Final = b'"event":"checkpoint"'
 marks inside a JSON text are escaped, so nothing else can look like this."""
 
 
+_NO_CLAMPS: Final[list[Any]] = []
+
+
 def call_body(entry: Entry, step: int, *, deterministic: bool, suppressed: int = 0) -> bytes:
-    """The record of one event on the road, without its chain fields."""
+    """The record of one event on the road, without its chain fields.
+
+    What differs from call to call is encoded each time; the rest repeats, so its text is kept (half the cost).
+    """
     caller, wire, ids = entry.caller, entry.wire, entry.ids
-    record: dict[str, Any] = {
+    changing: dict[str, Any] = {
         "ts": rfc3339(entry.wall),
-        "agentId": AGENT_ID,
-        "taskId": TASK_ID,
         "stepId": step,
-        "event": entry.event,
-        "transport": wire.transport,
-        "face": wire.face,
-        "route": wire.route,
-        "method": entry.method,
         "requestId": ids.request,
         "traceId": ids.trace,
         "spanId": ids.span,
-        "status": entry.status,
-        "durationMs": round(entry.duration_ms, 3),
-        "attempt": 0,
+        "durationMs": int(entry.duration_ms * 1000) / 1000,
         "inputBytes": entry.input_bytes,
         "outputBytes": entry.output_bytes,
-        "metadata": {
-            "schemaVersion": SCHEMA_VERSION,
-            "deterministic": deterministic,
-            "toolId": entry.tool_id,
-            "promptId": None,
-        },
         "error": entry.error,
-        "caller": None if caller is None else {"id": caller.key_id, "role": caller.role},
-        "tier": entry.tier,
-        "environment": entry.environment,
-        "decision": entry.decision,
-        "clamps": [clamp.as_json() for clamp in entry.clamps] if entry.clamps else [],
         "argumentsDigest": entry.arguments_digest,
+        "clamps": [clamp.as_json() for clamp in entry.clamps] if entry.clamps else _NO_CLAMPS,
     }
     if suppressed:
-        record["suppressed"] = suppressed
-    return orjson.dumps(record)
+        changing["suppressed"] = suppressed
+    repeating = _repeating(
+        entry.event,
+        wire.transport,
+        wire.face,
+        wire.route,
+        entry.method,
+        entry.status,
+        entry.tool_id,
+        caller.key_id if caller else None,
+        caller.role if caller else None,
+        entry.tier,
+        entry.environment,
+        entry.decision,
+        deterministic,
+    )
+    return orjson.dumps(changing)[:-1] + repeating
+
+
+@lru_cache(maxsize=4096)
+def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field that repeats)
+    event: str,
+    transport: str,
+    face: str,
+    route: str,
+    method: str,
+    status: str,
+    tool_id: str | None,
+    caller_id: str | None,
+    role: str | None,
+    tier: str | None,
+    environment: str | None,
+    decision: str | None,
+    deterministic: bool,  # noqa: FBT001
+) -> bytes:
+    metadata = {"schemaVersion": SCHEMA_VERSION, "deterministic": deterministic, "toolId": tool_id, "promptId": None}
+    fields = {
+        "agentId": AGENT_ID,
+        "taskId": TASK_ID,
+        "event": event,
+        "transport": transport,
+        "face": face,
+        "route": route,
+        "method": method,
+        "status": status,
+        "attempt": 0,
+        "metadata": metadata,
+        "caller": None if caller_id is None else {"id": caller_id, "role": role},
+        "tier": tier,
+        "environment": environment,
+        "decision": decision,
+    }
+    return b"," + orjson.dumps(fields)[1:]
 
 
 def checkpoint_body(wall: float, *, size: int, root: bytes, note: str, more: Mapping[str, Any]) -> bytes:
@@ -84,7 +123,7 @@ def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
 def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
     """The line as it is written and hashed, without its line break."""
     linked = f'"{prev}"' if prev else "null"
-    return b"%b,%b" % (body[:-1], f'"run":"{run}","seq":{seq},"prev":{linked}}}'.encode())
+    return body[:-1] + f',"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
 
 
 def chain_suffix(seq: int, prev: str | None) -> bytes:

@@ -12,32 +12,30 @@ from toolgate.ledger import files
 class SegmentWriter:
     """One file, one writer. A line that did not fit is taken back, so that the next one starts clean."""
 
-    __slots__ = ("_descriptor", "_torn", "path", "size")
+    __slots__ = ("_descriptor", "failing", "path", "size")
 
     def __init__(self, path: Path) -> None:
         """Raises: OSError: also when the file exists."""
         self.path = path
         self._descriptor = files.create_segment(path)
         self.size = 0
-        self._torn = False
+        self.failing = False
+        """True from a write that failed until one that works."""
 
     def write(self, line: bytes) -> None:
         """One write(2). Raises: LedgerUnavailable: nothing of the line counts as written."""
-        if self._torn:
+        if self.failing:
             self._take_back()
         try:
             written = os.write(self._descriptor, line)
         except OSError as fault:
+            self.failing = True
             raise LedgerUnavailable(f"the audit log cannot be written ({fault.strerror})") from None
         if written != len(line):  # the disk is full, or a file-size limit is reached: a piece of the line is there
-            self._torn = True
             self._take_back()
             raise LedgerUnavailable("the audit log cannot be written (no space for a whole record)")
         self.size += written
-
-    @property
-    def torn(self) -> bool:
-        return self._torn
+        self.failing = False
 
     def duplicate(self) -> int:
         """A second descriptor for a sync on another thread: the file may be closed meanwhile. Raises: OSError."""
@@ -51,11 +49,12 @@ class SegmentWriter:
         os.close(self._descriptor)
 
     def _take_back(self) -> None:
+        """Cut off a piece of a line. Raises: LedgerUnavailable: it stays, so nothing may be written behind it."""
+        self.failing = True
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError as fault:
             raise LedgerUnavailable(f"the audit log holds a torn record ({fault.strerror})") from None
-        self._torn = False
 
 
 def sync_data(descriptor: int) -> None:
