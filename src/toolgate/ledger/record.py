@@ -137,6 +137,15 @@ def request_id_of(line: bytes) -> bytes:
     return line[start + 13 : line.find(b'"', start + 13)] if start >= 0 else b""
 
 
+def request_mark(request_id: str) -> bytes:
+    """What a line of this request contains."""
+    return b'"requestId":' + orjson.dumps(request_id)
+
+
+def is_checkpoint(line: bytes) -> bool:
+    return MARK_CHECKPOINT in line
+
+
 def read(line: bytes) -> dict[str, Any] | None:
     """The record of a line; None when it is not one."""
     try:

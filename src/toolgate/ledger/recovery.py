@@ -45,7 +45,7 @@ def last_checkpoint_of(segments: Sequence[Segment]) -> dict[str, Any] | None:
     """Searched from the end; a torn last line is passed over."""
     for segment in reversed(segments):
         for line in reversed(_tail(segment.path).split(b"\n")):
-            if record.MARK_CHECKPOINT in line:
+            if record.is_checkpoint(line):
                 found = record.read(line)
                 if found is not None and isinstance(found.get("note"), str):
                     return found
