@@ -29,14 +29,13 @@ def note(text: str) -> None:
 
 
 def fault(text: str) -> None:
-    """What is wrong, and on the next line what to do about it."""
-    first, _, rest = text.partition("\n")
+    """What is wrong, and on the lines below it what to do about it."""
+    first, *rest = text.split("\n")
     screen = console(stderr=True)
     screen.print("error: ", style="bold red", end="")
     screen.print(first, markup=False)
-    if rest:
-        screen.print("fix: ", style="bold", end="")
-        screen.print(rest, markup=False)
+    for line in rest:
+        screen.print(f"       {line}", markup=False)
 
 
 def answer_json(value: Any) -> None:
