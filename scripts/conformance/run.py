@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Judge a running Toolgate from outside: the official conformance suite and the MCP Inspector, with authentication on.
+
+    python scripts/conformance/run.py [--cache DIR] [--results DIR]
+
+Installs both by name and pinned version (package.json beside this file) with npm into the cache, makes a fresh deployment,
+serves it, and exits 0 only if every scenario that is not in a baseline passes and no baseline entry has become stale.
+Both tools need Node 22, which comes as an npm package too; any Node that can run npm will do to fetch it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shim import shim
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+TOOLGATE = str(Path(sys.executable).with_name("toolgate"))
+REVISIONS = ("2025-11-25", "2026-07-28")
+UNSCORED = (("http-header-validation", "2026-07-28"),)
+"""Scenarios that the suite runs without counting them, and that we must pass all the same."""
+ERAS = ("legacy", "modern")
+TOOL = "dummy_experimental"
+INSTALL_S, SUITE_S, STEP_S = 600, 300, 60
+"""Seconds after which npm, one run of the suite, and anything else is given up."""
+
+_LINE = re.compile(r"^([✓✗]) ([a-z0-9-]+): [0-9]+ passed, [0-9]+ failed", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Summary:
+    scenarios: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """By revision: which scenario passed in full."""
+    inspector: dict[str, bool] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"scenarios": self.scenarios, "inspector": self.inspector, "faults": self.faults}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--cache", type=Path, default=ROOT / ".cache" / "conformance")
+    options.add_argument("--results", type=Path, help="keep the suite's own reports and a summary.json here")
+    chosen = options.parse_args()
+    tools = install(chosen.cache)
+    with tempfile.TemporaryDirectory() as scratch:
+        results = chosen.results or Path(scratch) / "results"
+        results.mkdir(parents=True, exist_ok=True)
+        summary = judge(tools, Path(scratch), results)
+        (results / "summary.json").write_text(json.dumps(summary.as_json(), indent=2) + "\n")
+    for fault in summary.faults:
+        print(f"FAILED {fault}", file=sys.stderr)
+    passed = sum(sum(scenarios.values()) for scenarios in summary.scenarios.values())
+    print(f"{passed} scenarios passed, {sum(summary.inspector.values())} Inspector runs passed, {len(summary.faults)} faults")
+    return 1 if summary.faults else 0
+
+
+def install(cache: Path) -> dict[str, str]:
+    """npm by package name; nothing runs at install time but the fetching of Node itself. Gives an environment to run in."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("npm is not on this machine. Install Node (any version with npm), then try again.")
+    wanted = (HERE / "package.json").read_bytes()
+    stamp = cache / "installed.json"
+    environment = os.environ | {"HOME": str(cache / "home"), "NO_COLOR": "1"}
+    environment["PATH"] = os.pathsep.join([str(cache / "node_modules" / ".bin"), environment.get("PATH", os.defpath)])
+    if not stamp.is_file() or stamp.read_bytes() != wanted:
+        print(f"installing the conformance suite and the Inspector into {cache} ...", flush=True)
+        shutil.rmtree(cache / "node_modules", ignore_errors=True)
+        (cache / "home").mkdir(parents=True, exist_ok=True)
+        (cache / "package.json").write_bytes(wanted)
+        quiet = ("--no-audit", "--no-fund", "--loglevel=error")
+        # npm keeps the caller's own settings (registry, proxy): HOME changes only for the tools themselves.
+        _run([npm, "install", "--ignore-scripts", "--no-package-lock", *quiet], cwd=cache, timeout=INSTALL_S)
+        _run([npm, "rebuild", "node", *quiet], cwd=cache, timeout=INSTALL_S)
+        stamp.write_bytes(wanted)
+    return environment
+
+
+def judge(tools: dict[str, str], scratch: Path, results: Path) -> Summary:
+    home = scratch / "home"
+    _run([TOOLGATE, "init", str(home)])
+    key = json.loads(_run([TOOLGATE, "keys", "create", "--role", "admin", "--json", "--home", str(home)]))["key"]
+    summary = Summary()
+    with serving(home) as ready:
+        port = int(ready["url"].rpartition(":")[2])
+        with shim(port, key) as address:
+            for revision in REVISIONS:
+                run_suite(summary, tools, f"{address}/mcp", revision, results)
+            for scenario, revision in UNSCORED:
+                run_scenario(summary, tools, f"{address}/mcp", scenario, revision)
+        over_http = ([ready["mcp"]], ["--header", f"Authorization: Bearer {key}"], [])
+        over_stdio = ([], ["-e", f"TOOLGATE_API_KEY={key}"], ["--", TOOLGATE, "stdio", "--home", str(home)])
+        for name, (target, flags, command) in {"http": over_http, "stdio": over_stdio}.items():
+            for era in ERAS:
+                run_inspector(summary, tools, f"{name} {era}", [*target, "--protocol-era", era, *flags], command)
+    return summary
+
+
+def run_suite(summary: Summary, tools: dict[str, str], url: str, revision: str, results: Path) -> None:
+    """Every scenario that the revision requires; those of the baseline are expected to fail, and must."""
+    baseline = HERE / f"baseline-{revision}.yml"
+    command = ["conformance", "server", "--url", url, "--requirements", revision]
+    command += ["--expected-failures", str(baseline), "--output-dir", str(results / revision)]
+    done = subprocess.run(command, env=tools, capture_output=True, text=True, timeout=SUITE_S, check=False)
+    said = _COLOUR.sub("", done.stdout + done.stderr)
+    (results / f"{revision}.txt").write_text(said)
+    summary.scenarios[revision] = {name: mark == "✓" for mark, name in _LINE.findall(said)}
+    if done.returncode != 0 or not summary.scenarios[revision]:
+        summary.faults.append(f"conformance {revision}:\n{said[-4000:]}")
+
+
+def run_scenario(summary: Summary, tools: dict[str, str], url: str, scenario: str, revision: str) -> None:
+    command = ["conformance", "server", "--url", url, "--scenario", scenario, "--spec-version", revision]
+    done = subprocess.run(command, env=tools, capture_output=True, text=True, timeout=SUITE_S, check=False)
+    summary.scenarios[revision][scenario] = done.returncode == 0
+    if done.returncode != 0:
+        summary.faults.append(f"conformance {scenario}:\n{_COLOUR.sub('', done.stdout + done.stderr)[:4000]}")
+
+
+def run_inspector(
+    summary: Summary, tools: dict[str, str], name: str, flags: Sequence[str], command: Sequence[str]
+) -> None:
+    """List (with its lint of every schema) and call, as a person with the Inspector would."""
+    start = ["mcp-inspector", "--cli", *flags, "--stored-auth-only", "--format", "json"]
+    questions = {
+        "tools/list": ["--method", "tools/list", "--strict"],
+        "tools/call": ["--method", "tools/call", "--tool-name", TOOL, "--tool-args-json", "{}"],
+    }
+    for method, asked in questions.items():
+        done = subprocess.run(
+            [*start, *asked, *command], env=tools, capture_output=True, text=True, timeout=STEP_S, check=False
+        )
+        good = done.returncode == 0 and _is_good(method, done.stdout)
+        summary.inspector[f"{name} {method}"] = good
+        if not good:
+            summary.faults.append(f"Inspector {name} {method}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+
+
+def _is_good(method: str, said: str) -> bool:
+    """The governed tool is there; called, it claims to block and the floor has made that a warning."""
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        return False
+    if method == "tools/list":
+        return TOOL in [tool["name"] for tool in answer["tools"]]
+    envelope = answer.get("structuredContent", {})
+    return not answer.get("isError") and (envelope.get("decision"), envelope.get("data")) == ("warn", {"some": "payload"})
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[dict[str, str]]:
+    command = [TOOLGATE, "serve", "--port", "0", "--json", "--home", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline() or "{}")
+        finally:
+            process.terminate()
+            process.wait(STEP_S)
+
+
+def _run(command: Sequence[str], *, cwd: Path | None = None, timeout: float = STEP_S) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""A stranger's pack, as a stranger would write it: the tools that the tests of the MCP wire call.
+
+The folder beside this file (`wiretest-1.0.dist-info`) is what an installed package leaves behind, so the server finds the
+pack through its entry point as soon as this directory is on its path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolgate.errors import ToolError
+from toolgate.model.tool import Context, Pack, Result, Tool
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 200, "description": "What to say back."}
+_TEXT_ONLY = {"type": "object", "properties": {"text": _TEXT}, "required": ["text"], "additionalProperties": False}
+STEPS = 3
+"""Progress notes that `wire_progress` sends before it answers."""
+
+
+def _echo(_ctx: Context, args: dict[str, Any]) -> Result:
+    return Result(data={"text": args["text"] * args.get("times", 1)})
+
+
+def _fail(_ctx: Context, args: dict[str, Any]) -> Result:
+    raise ToolError("NOT_TODAY", f"{args['text']} is closed. Come back tomorrow.")
+
+
+def _count(ctx: Context, args: dict[str, Any]) -> Result:
+    for step in range(1, STEPS + 1):
+        ctx.progress(step, STEPS, f"step {step}")
+    return Result(data={"text": args["text"]})
+
+
+PACK = Pack(
+    name="wiretest",
+    tools=(
+        Tool(
+            name="wire_echo",
+            id="wiretest.echo",
+            summary="Say it again.",
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "text": _TEXT,
+                    "times": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How often."},
+                },
+                "required": ["text"],
+                "additionalProperties": False,
+            },
+            output_schema={
+                "type": "object",
+                "properties": {"text": {"type": "string", "maxLength": 1000}},
+                "required": ["text"],
+                "additionalProperties": False,
+            },
+            effect="read",
+            deadline_s=5,
+            run=_echo,
+        ),
+        Tool(
+            name="wire_fail",
+            id="wiretest.fail",
+            summary="Always say no.",
+            input_schema=_TEXT_ONLY,
+            output_schema=_TEXT_ONLY,
+            effect="read",
+            deadline_s=5,
+            run=_fail,
+            error_codes=("NOT_TODAY",),
+        ),
+        Tool(
+            name="wire_progress",
+            id="wiretest.progress",
+            summary="Report progress, then say it again.",
+            input_schema=_TEXT_ONLY,
+            output_schema=_TEXT_ONLY,
+            effect="read",
+            deadline_s=5,
+            run=_count,
+        ),
+        Tool(
+            name="wire_admin",
+            id="wiretest.admin",
+            summary="Say it again, to administrators.",
+            input_schema=_TEXT_ONLY,
+            output_schema=_TEXT_ONLY,
+            effect="read",
+            deadline_s=5,
+            run=_echo,
+        ),
+    ),
+)
