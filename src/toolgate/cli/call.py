@@ -1,0 +1,214 @@
+"""`toolgate call`: the command-line face. It needs a key and takes the road, in this process or over HTTP.
+
+Both ways end in the dispatch face's body, so what is printed, and the exit code, do not depend on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from toolgate.cli import output
+from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.config import read_secret
+from toolgate.errors import VERDICTS, ExitCode, Happening, Refusal
+
+if TYPE_CHECKING:
+    from toolgate.model.envelope import Answer
+    from toolgate.settings import Settings
+
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+"""An answer carries its data twice, as text and as JSON, and `limits.output_bytes` goes up to 16 MiB."""
+TIMEOUT_S: Final = 630.0
+"""Longer than the longest deadline a tool may have (600 s): the server's own answer comes first."""
+EXIT_CODES: Final = {(verdict.mrt_status, verdict.mrt_code): verdict.exit_code for verdict in VERDICTS.values()}
+"""What a status and an error code over HTTP mean for the exit code: the same table, read from the other side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer as either way gives it."""
+
+    body: dict[str, Any]
+    exit_code: int
+    text: str | None = None
+    """A sentence for people that the body does not carry."""
+
+
+@with_settings_flags
+def call(
+    flags: Flags,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="As `toolgate tools list` shows it.")],
+    pairs: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=TEXT | NAME:=JSON]...", help="The arguments, one by one.")
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            "--args", metavar="JSON", help="The arguments as one JSON object; - reads it from standard input."
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Call a running server; else TOOLGATE_URL; else in this process.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Better: TOOLGATE_API_KEY or TOOLGATE_API_KEY_FILE, which no process list shows."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Call a tool and print its answer.
+
+    Exit codes: 0 ok, 1 the tool said no or failed, 5 key or role, 6 no such tool, 7 too many calls, 8 arguments,
+    9 log, store or server not available; otherwise the tool's own.
+    """
+    if not all(_is_text(word) for word in [tool, *(pairs or [])]):
+        raise _wrong("the command line is not UTF-8 text.", "Check the terminal's encoding.")
+    arguments = _arguments(args, pairs or [])
+    given = key if key is not None else read_secret("TOOLGATE_API_KEY", os.environ)
+    credential = None if given is None else os.fsencode(given)
+    where = url or os.environ.get("TOOLGATE_URL")
+    told = (
+        _over_http(where, credential, tool, arguments)
+        if where
+        else _in_process(flags.load(), credential, tool, arguments)
+    )
+    if json:
+        output.answer_json(told.body)
+    else:
+        _show(told)
+    raise typer.Exit(told.exit_code)
+
+
+def _show(told: Told) -> None:
+    if "error_code" not in told.body:
+        sys.stdout.write(told.body["stdout"])
+        if not told.body["stdout"].endswith("\n"):
+            sys.stdout.write("\n")
+        if told.body["stdout_truncated"]:
+            output.note(f"cut at {told.body['output_limit_bytes']} bytes; --json has the whole answer")
+        return
+    details = told.body["details"] or {}
+    text = told.text or details.get("text") or told.body["message"]
+    hints = [f"{name}: {value}" for name, value in details.items() if isinstance(value, str) and value != text]
+    output.fault("\n".join([f"{told.body['error_code']}: {text}", *hints]))
+
+
+def _arguments(whole: str | None, pairs: list[str]) -> dict[str, Any]:
+    """Raises: Refusal BAD_ARGUMENTS: before any key is looked at, because nothing was asked yet."""
+    from toolgate.model import strictjson
+
+    try:
+        text = sys.stdin.buffer.read(strictjson.MAX_BYTES + 1) if whole == "-" else os.fsencode(whole or "{}")
+        arguments = strictjson.loads(text)
+        if not isinstance(arguments, dict):
+            raise _wrong("--args is not a JSON object.", 'Write --args \'{"name": "value"}\'.')
+        for pair in pairs:
+            name, value = _pair(pair)
+            if name in arguments:
+                raise _wrong(f"the argument {name} is given twice.", "Keep one.")
+            arguments[name] = value
+    except strictjson.JsonFault as fault:
+        raise _wrong(f"an argument is refused: {fault}.", "Check its JSON.") from None
+    return arguments
+
+
+def _pair(pair: str) -> tuple[str, Any]:
+    from toolgate.model import strictjson
+
+    name, equals, text = pair.partition("=")
+    if not equals or not name.rstrip(":"):
+        raise _wrong(
+            "an argument has no name or no value.", "Write NAME=TEXT, or NAME:=JSON for numbers, lists and the like."
+        )
+    if name.endswith(":"):
+        return name[:-1], strictjson.loads(os.fsencode(text))
+    return name, text
+
+
+def _is_text(word: str) -> bool:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which no JSON can carry."""
+    return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _wrong(fault: str, fix: str) -> Refusal:
+    return Refusal(Happening.BAD_ARGUMENTS, f"{fault}\n{fix}")
+
+
+def _in_process(settings: Settings, credential: bytes | None, tool: str, arguments: dict[str, Any]) -> Told:
+    import asyncio
+
+    from toolgate.model import strictjson
+
+    answer, raw = asyncio.run(_travel(settings, credential, tool, arguments))
+    ok = answer.happening is Happening.OK
+    return Told(
+        strictjson.loads(raw, max_bytes=MAX_BODY_BYTES),
+        answer.exit_code if ok else VERDICTS[answer.happening].exit_code,
+        answer.text,
+    )
+
+
+async def _travel(
+    settings: Settings, credential: bytes | None, tool: str, arguments: dict[str, Any]
+) -> tuple[Answer, bytes]:
+    from toolgate.app import build
+    from toolgate.model.call import Call, Caller, Wire
+
+    app = build(settings)
+    wire = Wire(face="cli", transport="stdio", route="call")
+    request = Call(wire, tool, arguments, wants_text=True)
+    caller: Caller | None = None
+    try:
+        try:
+            caller = app.road.authenticate(credential)
+            answer = await app.road.travel(app.road.enter(caller, request))
+        except Refusal as refusal:
+            answer = app.road.refuse(refusal, wire, caller, request)
+        return answer, app.mrt_face().render(answer).body
+    finally:
+        await app.close()
+
+
+def _over_http(url: str, credential: bytes | None, tool: str, arguments: dict[str, Any]) -> Told:
+    """One POST to the dispatch face. Redirects are not followed: the key is meant for this address only."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    from toolgate.model import strictjson
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+        raise typer.BadParameter("give http://HOST:PORT or https://HOST", param_hint="--url")
+    connection = (HTTPSConnection if parts.scheme == "https" else HTTPConnection)(parts.netloc, timeout=TIMEOUT_S)
+    headers = {b"Content-Type": b"application/json"} | (
+        {b"X-MCP-API-Key": credential} if credential is not None else {}
+    )
+    try:
+        body = strictjson.dumps({"tool": tool, "args": arguments})
+        connection.request("POST", f"{parts.path.rstrip('/')}/mrt_dispatch", body, headers)  # type: ignore[arg-type]  # bytes work
+        reply = connection.getresponse()
+        told = strictjson.loads(reply.read(MAX_BODY_BYTES + 1), max_bytes=MAX_BODY_BYTES)
+        return Told(told, _exit_code(reply.status, told))
+    except (OSError, HTTPException) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else type(fault).__name__
+        raise Refusal(
+            Happening.UNAVAILABLE, f"There is no answer from {parts.hostname}: {reason}.\nIs the server running?"
+        ) from None
+    except (ValueError, LookupError, TypeError):
+        raise Refusal(
+            Happening.UNAVAILABLE, f"{parts.hostname} does not answer like a Toolgate server.\nCheck --url."
+        ) from None
+    finally:
+        connection.close()
+
+
+def _exit_code(status: int, told: dict[str, Any]) -> int:
+    """Raises: LookupError, TypeError: the body is not one of the dispatch face."""
+    if "error_code" in told:
+        return EXIT_CODES[(status, told["error_code"])]
+    return int(told["exitCode"]) if isinstance(told["stdout"], str) else ExitCode.UNAVAILABLE
