@@ -71,10 +71,12 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
         for pack in packs
         for tool in pack.tools
     )
+    keys = KeyRing(settings.paths.keys, clock)
+    keys.check()
     powers = Powers(settings, packs, tables, clock)
     ledger = _open_ledger(settings, clock)
     road = Road(
-        authenticate_key=KeyRing(settings.paths.keys, clock).authenticate,
+        authenticate_key=keys.authenticate,
         permits=permits,
         slots=Slots(per_caller=settings.limits.concurrency_per_caller, total=settings.limits.concurrency_total),
         rate=Rate(clock, per_minute=settings.limits.rate_per_minute),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 
 from toolgate.errors import VERDICTS, Happening, Refusal
-from toolgate.faces.reply import JSON, Reply, verdict_headers
+from toolgate.faces.reply import JSON, Reply, details_of, verdict_headers
 from toolgate.model import strictjson
 from toolgate.model.call import Call, Wire
 
@@ -68,7 +68,7 @@ class MrtFace:
 def error_reply(answer: Answer) -> Reply:
     """The canonical error envelope of document 000, in the union of its two shapes."""
     verdict = VERDICTS[answer.happening]
-    details = answer.details
+    details = details_of(answer)
     body = {
         "ok": False,
         "error": {"code": verdict.mrt_code, "message": verdict.mrt_message, "details": details},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from toolgate.errors import Happening
+from toolgate.errors import VERDICTS, Happening
 
 if TYPE_CHECKING:
     from toolgate.model.envelope import Answer
@@ -24,6 +25,13 @@ class Reply:
     status: int
     body: bytes = b""
     headers: Headers = ()
+
+
+def details_of(answer: Answer) -> Mapping[str, Any] | None:
+    """What the caller is told beside the verdict. A refused key that shows a mistake (`${NAME}`, expired) gets a hint."""
+    if answer.happening is Happening.INVALID_KEY and answer.text != VERDICTS[answer.happening].mrt_message:
+        return {"hint": answer.text}
+    return answer.details
 
 
 def verdict_headers(answer: Answer, status: int) -> Headers:

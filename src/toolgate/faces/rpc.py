@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from toolgate.errors import VERDICTS, Happening, Refusal
-from toolgate.faces.reply import JSON, Reply, verdict_headers
+from toolgate.faces.reply import JSON, Reply, details_of, verdict_headers
 from toolgate.model import strictjson
 from toolgate.model.call import Call, Transport, Wire
 
@@ -44,7 +44,7 @@ class RpcFace:
             result = orjson.Fragment(answer.envelope_json())
             return Reply(200, strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": result}), (JSON,))
         verdict = VERDICTS[answer.happening]
-        data: dict[str, Any] = {"canonical_code": verdict.canonical, **(answer.details or {})}
+        data: dict[str, Any] = {"canonical_code": verdict.canonical, **(details_of(answer) or {})}
         if answer.envelope is not None and answer.envelope.code is not None:
             data["code"] = answer.envelope.code
         data["request_id"] = answer.request_id
