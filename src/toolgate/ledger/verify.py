@@ -173,26 +173,32 @@ class _Checker:
 
     def check(self, lines: Sequence[bytes]) -> None:
         """The loop that everything waits for: one hash for the leaf, one on average for the tree. Raises: the fault."""
-        report, tree, prev = self._report, self._tree, self._prev
+        tree, prev = self._tree, self._prev
         seq = tree.size
         suffix = record.chain_suffix(seq, prev)
         next_anchor = self._anchors[-1][0] if self._anchors else -1
+        leaves: list[bytes] = []
         for line in lines:
             if seq == next_anchor:
+                tree.extend(leaves)
+                leaves.clear()
                 next_anchor = self._check_anchor()
             if not line.endswith(suffix):  # 2
                 self._settle(line, seq, prev)
             elif self._doubt is not None:
                 raise _FaultFoundError(*self._doubt)
             if line.startswith(_OWN_RECORD, _OWN_RECORD_AT):
+                tree.extend(leaves)
+                leaves.clear()
                 self._check_own(line, seq)
-            leaf = sha256(b"\x00" + line)
-            tree.append(leaf.digest())
-            prev = leaf.hexdigest()
+            leaf = sha256(b"\x00" + line).digest()
+            leaves.append(leaf)
+            prev = leaf.hex()
             seq += 1
-            suffix = b',"seq":%d,"prev":"%b"}' % (seq, prev.encode())
+            suffix = f',"seq":{seq},"prev":"{prev}"}}'.encode()
+        tree.extend(leaves)
         self._prev = prev
-        report.records = seq
+        self._report.records = seq
 
     def end(self) -> None:
         """Nothing more comes. Raises: the fault."""
