@@ -40,15 +40,17 @@ def load_policy(directory: Path | None) -> Policy:
 
 def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]]:
     """What people decided: manifest and records, without the lock that is built from them. Raises: StartRefused."""
-    default = load_manifest(None)
-    shipped = _packaged_adrs()
+    default, packaged = load_manifest(None), _packaged_adrs()
     if directory is None or _is_packaged(directory):
-        return default, shipped
+        return default, packaged
     if not directory.is_dir():
         raise StartRefused(f"{directory} is no directory.\nMake it with `toolgate init`, or leave paths.policy out.")
     own_adrs = adr.load_directory(directory / ADR_FOLDER)
-    # No row of a stranger's tool can name a packaged record (`narrow`), so the two numberings never mix.
-    return narrow(default, load_manifest(directory / MANIFEST_FILE), own_adrs), own_adrs | shipped
+    manifest = narrow(default, load_manifest(directory / MANIFEST_FILE), own_adrs)
+    # Both sides count from 1: a number that binds a packaged tool means the packaged record, and no other stands in for it.
+    bound = {row.adr for row in default.rows.values()}
+    own = {number: record for number, record in own_adrs.items() if number not in bound}
+    return manifest, own | {number: record for number, record in packaged.items() if number in bound}
 
 
 def lock_path(directory: Path | None) -> Path:

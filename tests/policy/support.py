@@ -1,0 +1,162 @@
+"""Real things for policy tests: tools and packs as values, packs as installed distributions, homes, a copy of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from toolgate.model.tool import Pack, Result, Tool
+from toolgate.policy.adr import Adr
+from toolgate.policy.manifest import FILES, Manifest, Row, default_file
+
+ROOT = Path(__file__).parents[2]
+CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
+ALL = frozenset({"builder", "committer", "admin"})
+
+
+def tool(name: str = "probe", **changes: Any) -> Tool:
+    values: dict[str, Any] = {
+        "name": name,
+        "id": f"test.{name}",
+        "summary": "Says nothing.",
+        "input_schema": CLOSED,
+        "output_schema": CLOSED,
+        "effect": "read",
+        "deadline_s": 10,
+        "run": lambda _ctx, _args: Result(data={}),
+    }
+    return Tool(**(values | changes))
+
+
+def pack(*tools: Tool, name: str = "test") -> Pack:
+    return Pack(name=name, tools=tools)
+
+
+def row(name: str = "probe", **changes: Any) -> Row:
+    values: dict[str, Any] = {"name": name, "tier": "experimental", "adr": None, "hint": "Advice", "roles": ALL}
+    return Row(**(values | changes))
+
+
+def manifest(*rows: Row, **changes: Any) -> Manifest:
+    return Manifest(version="1.0.0", rows={each.name: each for each in rows}, **changes)
+
+
+def accepted(number: str, status: str = "accepted") -> dict[str, Adr]:
+    return {number: Adr(number, status, "0" * 64)}
+
+
+def run(*arguments: str, cwd: Path, path: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The real command line in a real process. `path` is put before everything that is installed."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
+    env |= environ | ({"PYTHONPATH": str(path)} if path else {})
+    code = "from toolgate.cli.main import run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def install(site: Path, name: str, source: str, *, distribution: str | None = None) -> None:
+    """A pack as pip would leave it: a module, and metadata that names its entry point."""
+    module = f"stranger_{name}_{site.name}".replace("-", "_")
+    (site / f"{module}.py").write_text(source)
+    info = site / f"{distribution or module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution or module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[toolgate.packs]\n{name} = {module}:PACK\n")
+
+
+def pack_source(pack_name: str = "stray", tool_name: str = "stray_probe", **changes: str) -> str:
+    """Source of a pack with one tool; `changes` are expressions, as an author would write them."""
+    closed = "{'type': 'object', 'properties': {}, 'additionalProperties': False}"
+    fields = {
+        "name": repr(tool_name),
+        "id": repr(f"stray.{tool_name}"),
+        "summary": "'A stranger.'",
+        "input_schema": closed,
+        "output_schema": closed,
+        "effect": "'read'",
+        "deadline_s": "5",
+        "run": "lambda ctx, args: Result(data={})",
+    } | changes
+    arguments = ", ".join(f"{key}={value}" for key, value in fields.items())
+    return (
+        "from toolgate.model.tool import Pack, Result, Tool\n"
+        f"PACK = Pack(name={pack_name!r}, tools=(Tool({arguments}),))\n"
+    )
+
+
+def home(place: Path, *packs: str) -> Path:
+    """A deployment with its own copy of the packaged policy, and these packs enabled."""
+    policy = place / "policy"
+    policy.mkdir(parents=True)
+    for name in FILES:
+        (policy / name).write_bytes(default_file(name).read_bytes())
+    enabled = ", ".join(f'"{name}"' for name in ("governance", *packs))
+    (place / "toolgate.toml").write_text(f"[packs]\nenabled = [{enabled}]\n")
+    return place
+
+
+def edit_manifest(policy: Path, change: Any) -> None:
+    """Apply a function to the manifest's content, as a person with an editor would."""
+    file = policy / "mcp-tools.policy.json"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content, indent=2))
+
+
+def json_row(name: str, **changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "name": name,
+        "x-tier": "experimental",
+        "x-visibilityHint": "Advice",
+        "x-roles": ["builder"],
+    }
+    return base | changes
+
+
+class Project:
+    """A copy of the project's own tree: its policy is the packaged one there, and may be broken."""
+
+    def __init__(self, place: Path) -> None:
+        self.root = place / "project"
+        # Compiled files come along with their times, so that a command starts as fast as in the original.
+        shutil.copytree(ROOT / "src", self.root / "src")
+        shutil.copytree(ROOT / "docs" / "adr", self.root / "docs" / "adr")
+        shutil.copy2(ROOT / "pyproject.toml", self.root)
+        (self.root / "policy").symlink_to("src/toolgate/policy/default")
+        self.policy = self.root / "policy"
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run(*arguments, cwd=self.root, path=self.root / "src")
+
+    def row(self, name: str, **changes: Any) -> None:
+        """Change one row; None takes a key away."""
+
+        def change(content: Any) -> None:
+            found = next(item for item in content["tools"] if item["name"] == name)
+            found |= changes
+            for key in [key for key, value in found.items() if value is None]:
+                del found[key]
+
+        edit_manifest(self.policy, change)
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        path = self.root / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def adr(self, number: str, status: str) -> None:
+        text = f"# {number}: A rule\n\n**Status:** {status}\n\n## Decision\n\nIt MUST hold.\n"
+        (self.root / "docs" / "adr" / f"{number}-a-rule.md").write_text(text)
