@@ -37,6 +37,7 @@ NAME_HEADER: Final = "mcp-name"
 ROUTING_HEADERS: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
 _META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 LIST_TTL_MS: Final = 60_000
 """How long a client may keep a tool list. It changes only with a restart; a minute keeps role changes visible."""
@@ -105,15 +106,19 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
     params = body.get("params")
     if "id" not in body:
+        if not isinstance(params, dict | None):
+            raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
         if modern and headers is not None:
             _served(headers[VERSION_HEADER], None)
-        return Notification(body["method"], params if isinstance(params, dict) else {})
+        return Notification(body["method"], params or {})
     request_id = _id_of(body)
     if request_id is None or not isinstance(params, dict | None):
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
     params = params or {}
     if modern:
         version = _climb(body["method"], params, headers, request_id)
+    elif not isinstance(params.get("_meta"), dict | None):
+        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request_id, status=200)
     else:
         version = (headers or {}).get(VERSION_HEADER, HANDSHAKE_VERSIONS[1])
     return Request(request_id, body["method"], params, modern, version)
@@ -159,7 +164,14 @@ def _climb(method: str, params: dict[str, Any], headers: Mapping[str, str] | Non
     _served(version, request_id)
     if not isinstance(meta[_META_CAPABILITIES], dict):
         raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request_id)
+    if meta.get(_META_CLIENT) is not None and not _is_implementation(meta[_META_CLIENT]):
+        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request_id)
     return version
+
+
+def _is_implementation(value: Any) -> bool:
+    """Who a client says it is. Looked at for its shape only: nobody vouches for it."""
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
 
 
 def _served(version: str, request_id: Any) -> None:
@@ -169,12 +181,13 @@ def _served(version: str, request_id: Any) -> None:
 
 
 def _decoded(value: str | None) -> str | None:
-    """A header value; text that a header cannot carry comes as =?base64?...?=."""
+    """A header value; text that a header cannot carry comes as =?base64?...?=, in the one form an encoder makes."""
     found = _BASE64.fullmatch(value) if value is not None else None
     if found is None:
         return value
     try:
-        return base64.b64decode(found[1], validate=True).decode("utf-8")
+        raw = base64.b64decode(found[1], validate=True)
+        return raw.decode("utf-8") if base64.b64encode(raw).decode() == found[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
 
@@ -228,10 +241,10 @@ def _initialize(request: Request) -> Reply:
     """The handshake: the client's version if we serve it, else our newest of that era. Nothing is remembered."""
     wanted = request.params.get("protocolVersion")
     info, capabilities = request.params.get("clientInfo"), request.params.get("capabilities")
-    if not isinstance(wanted, str) or not isinstance(info, dict) or not isinstance(capabilities, dict):
+    if not isinstance(wanted, str) or not _is_implementation(info) or not isinstance(capabilities, dict):
         raise Fault(
             INVALID_PARAMS,
-            "initialize needs protocolVersion, capabilities and clientInfo",
+            "initialize needs protocolVersion, capabilities and clientInfo with a name and a version",
             request_id=request.id,
             status=200,
         )
