@@ -1,0 +1,296 @@
+"""What the specification and good practice ask beyond the 23 checks. Advisories never change the tier unless asked to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from turbohtml import Namespace, Text
+
+from toolgate.model import strictjson
+from toolgate.packs.lra import cff, worker
+from toolgate.packs.lra import page as pages
+from toolgate.packs.lra.paper import Hit, Paper
+from toolgate.packs.lra.urls import is_external, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turbohtml import Element
+
+MAX_PAGE_BYTES: Final = 1024 * 1024
+"""Page, scripts and styles together: about three seconds on a slow phone line."""
+MAX_SCRIPT_BYTES: Final = 256 * 1024
+MAX_STYLE_BYTES: Final = 64 * 1024
+_MAX_EXAMINED: Final = 500
+
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:REPLACE|REPLACE_\w+|REPLACE ME|TODO|FIXME|TBD|PLACEHOLDER)\b|(?i:\blorem ipsum\b|\byour (?:paper )?title\b"
+    r"|\byour name\b|\[(?:insert|your) [^\]]{1,60}\])|\{\{[^}]{0,60}\}\}|<!--"
+)
+_QUOTING: Final = frozenset({"script", "style", "pre", "code", "textarea", "kbd", "samp"})
+
+
+def a101(paper: Paper) -> Iterator[Hit]:
+    for claim in paper.page.claims():
+        if claim.id != f"claim-{claim.number}":
+            yield paper.at(claim.element, f"claim {claim.number[:20]} has the id {claim.id[:40] or '(none)'}")
+
+
+def a102(paper: Paper) -> Iterator[Hit]:
+    claims = paper.page.claims()
+    for expected, claim in enumerate(claims, start=1):
+        if claim.number != str(expected):
+            yield paper.at(claim.element, f"the claim in place {expected} is numbered {claim.number[:20]}")
+            return
+
+
+def a103(paper: Paper) -> Iterator[Hit]:
+    for claim in paper.page.claims():
+        for link in pages.evidence_links(claim.element):
+            ident, href = pages.evidence_id(link), (link.attr("href") or "").removeprefix("#")
+            if paper.page.target(ident) is None:
+                yield paper.at(link, f"there is no element with the id {ident[:60]}")
+            elif href != ident:
+                yield paper.at(link, f"the link leads to {href[:60]}, the evidence is {ident[:60]}")
+
+
+def a104(paper: Paper) -> Iterator[Hit]:
+    for link in paper.page.by_tag["a"]:
+        href = link.attr("href") or ""
+        if href.startswith("#") and len(href) > 1 and href != "#top" and paper.page.target(href[1:]) is None:
+            yield paper.at(link, f"there is no element with the id {href[1:61]}")
+
+
+def a105(paper: Paper) -> Iterator[Hit]:
+    for ident, elements in paper.page.by_id.items():
+        yield from (paper.at(one, f"the id {ident[:60]} is used before") for one in elements[1:])
+
+
+def a201(paper: Paper) -> Iterator[Hit]:
+    for element in paper.page.by_tag["meta"]:
+        if _PLACEHOLDER.search(element.attr("content") or ""):
+            yield paper.at(element, "the content is a placeholder")
+    if _PLACEHOLDER.search(paper.page.document.text):
+        for element in paper.page.elements:
+            if element.tag not in _QUOTING and _PLACEHOLDER.search(_own_text(element)):
+                yield paper.at(element, "placeholder text is left")
+    citation = paper.artifact.text("CITATION.cff") or ""
+    for number, line in enumerate(citation.splitlines(), start=1):
+        if _PLACEHOLDER.search(line):
+            yield Hit("placeholder text is left", "CITATION.cff", number, 1)
+
+
+def _own_text(element: Element) -> str:
+    return " ".join(child.data for child in element.children if isinstance(child, Text))
+
+
+def json_ld(paper: Paper) -> tuple[Element | None, dict[str, Any] | str]:
+    """The block that describes the article, and its value, or what is wrong."""
+    blocks = [one for one in paper.page.by_tag["script"] if (one.attr("type") or "").lower() == "application/ld+json"]
+    for block in blocks:
+        try:
+            value = strictjson.loads(block.text.encode())
+        except strictjson.JsonFault as fault:
+            return block, f"JSON-LD is {fault}"
+        if isinstance(value, dict) and value.get("@type") == "ScholarlyArticle":
+            return block, value
+    return (blocks[0], "no block is a ScholarlyArticle") if blocks else (None, "there is no JSON-LD block")
+
+
+def a202(paper: Paper) -> Iterator[Hit]:
+    block, value = json_ld(paper)
+    if isinstance(value, str):
+        yield paper.at(block, value) if block is not None else paper.missing(value)
+
+
+def a203(paper: Paper) -> Iterator[Hit]:
+    block, value = json_ld(paper)
+    citation = paper.citation
+    if block is None or isinstance(value, str) or not isinstance(citation, cff.Citation):
+        return
+    title = str(value.get("name") or value.get("headline") or "")
+    if title != citation.title:
+        yield paper.at(block, "the title differs from CITATION.cff")
+    if title and title not in paper.page.title():
+        yield paper.at(block, "the title differs from the title element")
+    if _author_names(value) != list(citation.authors):
+        yield paper.at(block, "the authors differ from CITATION.cff")
+    licence = str(value.get("license") or "")
+    if paper.licence and licence and not _names_licence(licence, paper):
+        yield paper.at(block, "the license differs from LICENSE")
+
+
+def _author_names(value: dict[str, Any]) -> list[str]:
+    authors = value.get("author")
+    listed = authors if isinstance(authors, list) else [authors]
+    return [str(one.get("name", "")) if isinstance(one, dict) else str(one) for one in listed if one]
+
+
+def _names_licence(text: str, paper: Paper) -> bool:
+    licence = paper.licence
+    assert licence is not None
+    spdx = {f"https://spdx.org/licenses/{one}{end}" for one in licence.agrees for end in ("", ".html")}
+    return text in licence.agrees | spdx | {licence.url}
+
+
+def a204(paper: Paper) -> Iterator[Hit]:
+    if isinstance(paper.citation, cff.Citation):
+        for fault in paper.citation.faults():
+            yield Hit(fault.text, "CITATION.cff", fault.line, fault.column)
+
+
+def a205(paper: Paper) -> Iterator[Hit]:
+    wanted = ["og:title", "og:description", "og:type", "lra:abstract", "lra:keywords", "lra:license"]
+    missing = [name for name in wanted if paper.page.meta(name) is None]
+    if missing:
+        yield paper.missing(f"missing: {', '.join(missing)}")
+    elif paper.page.meta_content("og:type") != "article":
+        yield paper.missing("og:type is not article")
+
+
+def a206(paper: Paper) -> Iterator[Hit]:
+    for link in paper.page.by_tag["a"]:
+        relations = (link.attr("rel") or "").lower().split()
+        if ("license" in relations or (link.attr("href") or "") in ("LICENSE", "./LICENSE")) and link.text.strip():
+            return
+    yield paper.missing("no visible link leads to the licence")
+
+
+def a301(paper: Paper) -> Iterator[Hit]:
+    for image in paper.page.by_tag["img"]:
+        if image.attr("alt") is None:
+            yield paper.at(image, "the image has no alt")
+    for drawing in paper.page.by_tag["svg"][:_MAX_EXAMINED]:
+        hidden = drawing.attr("aria-hidden") == "true"
+        named = drawing.attr("aria-label") or drawing.attr("aria-labelledby") or drawing.select_one("svg > title")
+        if drawing.namespace is Namespace.SVG and not hidden and not named and drawing.closest("svg svg") is None:
+            yield paper.at(drawing, "the drawing has neither a title nor aria-label")
+
+
+def a302(paper: Paper) -> Iterator[Hit]:
+    labelled = {label.attr("for") for label in paper.page.by_tag["label"]}
+    for tag in ("input", "select", "textarea", "button"):
+        for control in paper.page.by_tag[tag][:_MAX_EXAMINED]:
+            if not _has_name(control, labelled):
+                yield paper.at(control, f"the {tag} has no name")
+
+
+def _has_name(control: Element, labelled: set[str | None]) -> bool:
+    kind = (control.attr("type") or "").lower()
+    if kind == "hidden" or (control.attr("id") and control.attr("id") in labelled):
+        return True
+    if any((control.attr(name) or "").strip() for name in ("aria-label", "aria-labelledby", "title")):
+        return True
+    if control.tag == "button":
+        return bool(control.text.strip()) or control.select_one("img[alt], svg title") is not None
+    if kind in ("submit", "reset", "button"):
+        return kind != "button" or bool(control.attr("value"))
+    if kind == "image":
+        return bool(control.attr("alt"))
+    return control.closest("label") is not None
+
+
+def a303(paper: Paper) -> Iterator[Hit]:
+    headings = [one for one in paper.page.elements if re.fullmatch(r"h[1-6]", one.tag)]
+    ones = [one for one in headings if one.tag == "h1"]
+    if len(ones) != 1:
+        text = f"the page has {len(ones)} h1 elements"
+        yield paper.at(ones[1], text) if len(ones) > 1 else paper.missing(text)
+    level = 0
+    for heading in headings:
+        depth = int(heading.tag[1])
+        if depth > level + 1:
+            yield paper.at(heading, f"h{depth} follows {f'h{level}' if level else 'no heading'}")
+        level = depth
+
+
+def a304(paper: Paper) -> Iterator[Hit]:
+    element = paper.page.meta("viewport")
+    content = re.sub(r"\s", "", paper.page.meta_content("viewport").lower())
+    if element is not None and re.search(r"user-scalable=(?:no|0)|maximum-scale=(?:0|1(?:\.0*)?)(?:,|$)", content):
+        yield paper.at(element, "the viewport forbids zooming")
+
+
+def a401(paper: Paper) -> Iterator[Hit]:
+    sizes = paper.artifact.sizes
+    own = _own_files(paper)
+    scripts = sum(sizes[name] for name in own if name.endswith((".js", ".mjs")))
+    styles = sum(sizes[name] for name in own if name.endswith(".css"))
+    total = len(paper.artifact.html) + sum(sizes[name] for name in own)
+    for what, size, limit in (
+        ("scripts", scripts, MAX_SCRIPT_BYTES),
+        ("style sheets", styles, MAX_STYLE_BYTES),
+        ("page and its files", total, MAX_PAGE_BYTES),
+    ):
+        if size > limit:
+            yield paper.missing(f"{what}: {size // 1024} KB, more than {limit // 1024} KB")
+
+
+def _own_files(paper: Paper) -> set[str]:
+    """Files of the artifact that the page or its styles load by name (not what scripts may fetch later)."""
+    found: set[str] = set()
+    for load in paper.loads:
+        if load.level == "local" and load.file != "sw.js":
+            path = local_path(load.url, load.file)
+            if path and path in paper.artifact.sizes and path not in ("sw.js", paper.artifact.page):
+                found.add(path)
+    return found
+
+
+def a402(paper: Paper) -> Iterator[Hit]:
+    code = paper.artifact.text("sw.js")
+    listed = worker.assets(code) if code else None
+    if code is None or listed is None:
+        return
+    line = worker.line_of_assets(code)
+    there = set(paper.artifact.sizes)
+    absent = sorted(name for name in listed if name not in ("./", ".") and name.removeprefix("./") not in there)
+    forgotten = sorted(_own_files(paper) - {name.removeprefix("./") for name in listed})
+    if absent:
+        yield Hit(f"the worker lists files that are not there: {', '.join(absent)[:200]}", "sw.js", line, 1)
+    if forgotten:
+        yield Hit(f"the worker misses files of the page: {', '.join(forgotten)[:200]}", "sw.js", line, 1)
+
+
+def a403(paper: Paper) -> Iterator[Hit]:
+    for element in paper.page.by_tag["meta"]:
+        if (element.attr("http-equiv") or "").strip().lower() == "content-security-policy":
+            policy = (element.attr("content") or "").lower()
+            if not re.search(r"default-src\s+('none'|'self')", policy):
+                yield paper.at(element, "the policy does not restrict default-src to 'none' or 'self'")
+            return
+    yield paper.missing("the page has no content security policy")
+
+
+def a404(paper: Paper) -> Iterator[Hit]:
+    for load in paper.loads:
+        path = local_path(load.url, load.file) if load.level == "local" else None
+        if path and path not in paper.artifact.sizes and not is_external(load.url) and load.what != "form action":
+            beside_page = local_path(load.url, paper.artifact.page)
+            if beside_page not in paper.artifact.sizes and "." in path.rsplit("/", 1)[-1]:
+                yield Hit(
+                    f"{load.what}: there is no file {path[:120]}", load.file, load.line, load.column, load.selector
+                )
+
+
+def a405(paper: Paper) -> Iterator[Hit]:
+    code = "\n".join(
+        [paper.page.source, *(paper.artifact.text(n) or "" for n in paper.artifact.files if n.endswith("js"))]
+    )
+    good = Counter(fault is None for fault in paper.wasm.values())[True]
+    for name, fault in paper.wasm.items():
+        if fault is not None and good:
+            yield Hit(f"this is no WebAssembly module: {fault}", name)
+        elif fault is None and name.rsplit("/", 1)[-1] not in code:
+            yield Hit("nothing on the page names this module", name)
+
+
+FUNCTIONS: Final = {
+    function.__name__.upper(): function
+    for function in (
+        *(a101, a102, a103, a104, a105, a201, a202, a203, a204, a205, a206),
+        *(a301, a302, a303, a304, a401, a402, a403, a404, a405),
+    )
+}
