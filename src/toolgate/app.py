@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -27,8 +27,10 @@ from toolgate.model.tool import Context, ServiceContext
 from toolgate.packs.loader import load_packs
 from toolgate.policy.bundle import load_policy
 from toolgate.policy.rules import check_start
+from toolgate.powers.bus import NatsBuses
 from toolgate.powers.compute import CallCompute, ComputePool
 from toolgate.powers.files import ReadOnlyWorkspace, Workspace
+from toolgate.powers.secrets import SecretSources
 
 if TYPE_CHECKING:
     from toolgate.model.call import Environment
@@ -205,6 +207,7 @@ class Powers:
         )
 
     def service_context(self, pack: str) -> ServiceContext:
+        peers = next(each for each in self._packs if each.name == pack).peers(self._tables[pack])
         return ServiceContext(
             clock=self._clock,
             settings=self._tables[pack],
@@ -212,7 +215,9 @@ class Powers:
             files=self._reading,
             stores=cast("Stores", self._stores),
             keys=cast("SigningKeys", self._keys),
-            net=cast("Egress", self._net),
+            net=cast("Egress", Lazy(lambda: self._open_net(peers))),
+            secrets=SecretSources(self._settings.paths.secrets, os.environ),
+            buses=NatsBuses(),
         )
 
     async def close(self) -> None:
@@ -234,10 +239,10 @@ class Powers:
 
         return KeyDirectory(self._settings.paths.secrets, workspace=self._settings.paths.workspace)
 
-    def _open_net(self) -> Egress:
+    def _open_net(self, peers: Sequence[str] = ()) -> Egress:
         from toolgate.powers.net import Egress as GuardedEgress  # noqa: PLC0415 (httpcore, 100 ms, for tools that fetch)
 
-        return GuardedEgress()
+        return GuardedEgress(allow=peers)
 
 
 class Lazy(Generic[T]):

@@ -5,7 +5,7 @@ Powers keep honest code honest and testable. They are not a sandbox: a pack is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -60,6 +60,42 @@ class SigningKeys(Protocol):
     def sign(self, name: str, message: bytes) -> bytes: ...
     def seed(self, name: str) -> bytes:
         """The 32 secret bytes, for constructions that need them (the VRF). Never store, log or answer them."""
+        ...
+
+    def temporary(self, name: str) -> bytes:
+        """The public half of a key that lives and dies with this process; made on the first call. For development."""
+        ...
+
+    def bind(self, name: str, owner: str, *, replace: bool = False) -> str:
+        """Write beside the key, once and for good, who keeps the record of what it signed; returns who that is.
+
+        `replace` is a person's explicit decision to move a key: another owner may know of signatures that this one does not.
+        """
+        ...
+
+
+class Secrets(Protocol):
+    """Secrets of this server's own (keys that others gave us), by where they are kept. Handed to services only."""
+
+    def read(self, source: str) -> str:
+        """`env:NAME` or `file:NAME` (in the secrets directory). Raises StartRefused: names the source, never the value."""
+        ...
+
+
+class Bus(Protocol):
+    """A message broker, used as a wire and never as a record."""
+
+    async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
+        """Ask whoever serves `subject`. Raises ToolError: TARGET_NOT_FOUND (missing), TIMEOUT."""
+        ...
+
+    async def serve(self, subject: str, answer: Callable[[bytes], Awaitable[bytes]]) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Buses(Protocol):
+    async def open(self, url: str) -> Bus:
+        """Raises StoreUnavailable: the broker does not answer, or the extra is not installed."""
         ...
 
 

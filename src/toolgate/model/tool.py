@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from toolgate.model.call import Caller
     from toolgate.model.clock import Clock
-    from toolgate.model.powers import Compute, Egress, Jobs, ReadFiles, SigningKeys, Stores, WriteFiles
+    from toolgate.model.powers import Buses, Compute, Egress, Jobs, ReadFiles, Secrets, SigningKeys, Stores, WriteFiles
 
 Effect = Literal["read", "write", "crypto", "network"]
 Decision = Literal["block", "warn", "pass"]
@@ -119,6 +119,9 @@ class ServiceContext:
     stores: Stores
     keys: SigningKeys
     net: Egress
+    """Opened for what `Pack.peers` names, and for nothing else that is private."""
+    secrets: Secrets
+    buses: Buses
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ class Pack:
     """JSON Schema of the `[packs.NAME]` table in toolgate.toml; closed, every key with a default."""
     migrations: Sequence[Migration] = ()
     services: Sequence[Service] = ()
+    peers: Callable[[Mapping[str, Any]], Sequence[str]] = lambda settings: ()  # noqa: ARG005
+    """`host:port` pairs, from the pack's settings, that its services may reach although they are private or not HTTPS."""
 
 
 @dataclass(frozen=True, slots=True)

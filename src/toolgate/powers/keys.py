@@ -48,9 +48,12 @@ class KeyDirectory:
         if workspace is not None and directory.resolve().is_relative_to(workspace.resolve()):
             raise StartRefused("The key directory lies inside the workspace. Set keys.directory to a place outside it.")
         self._directory = directory
+        self._temporary: dict[str, bytes] = {}
 
     def seed(self, name: str) -> bytes:
         """The 32 secret bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT, INVALID_PATH."""
+        if name in self._temporary:
+            return self._temporary[name]
         return parse_key(_read_private(self._directory / _plain_name(name)))
 
     def public_key(self, name: str) -> bytes:
@@ -58,6 +61,24 @@ class KeyDirectory:
 
     def sign(self, name: str, message: bytes) -> bytes:
         return ed25519.sign(self.seed(name), message)
+
+    def temporary(self, name: str) -> bytes:
+        return ed25519.public_key(self._temporary.setdefault(name, secrets.token_bytes(ed25519.SEED_BYTES)))
+
+    def bind(self, name: str, owner: str, *, replace: bool = False) -> str:
+        """Side effects: writes `NAME.store` beside the key (0600). Raises ToolError INVALID_PATH, IO_ERROR."""
+        if name in self._temporary:
+            return owner
+        path = self._directory / f"{_plain_name(name)}.store"
+        if replace:
+            with suppress(FileNotFoundError):
+                path.unlink()
+        with suppress(ToolError):  # there already: whoever came first stays
+            _write_new(path, owner.encode() + b"\n", 0o600)
+        try:
+            return path.read_text("ascii").strip()
+        except (OSError, ValueError):
+            raise ToolError("IO_ERROR", f"{path.name} cannot be read or written in the key directory") from None
 
     def generate(self, name: str) -> bytes:
         """Make a new key and return its public half.
