@@ -9,6 +9,7 @@ import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -41,7 +42,7 @@ class Entry:
 
 
 # fmt: off
-COMMANDS: Final[Mapping[str, Entry]] = {
+_ALL: Final[Mapping[str, Entry]] = {
     "serve":      Entry("Serve over HTTP.", "toolgate.cli.serve", "serve"),
     "stdio":      Entry("Serve one client over standard input and output.", "toolgate.cli.serve", "stdio"),
     "call":       Entry("Call a tool and print its answer.", "toolgate.cli.call", "call"),
@@ -59,7 +60,16 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "version":    Entry("Print the version.", "toolgate.cli.main", "version"),
 }
 # fmt: on
-"""Every command of `toolgate`, in the order of its help."""
+
+
+def _is_there(module: str) -> bool:
+    """By file, because asking the import system would import the pack around it."""
+    path = Path(__file__).parents[2].joinpath(*module.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+COMMANDS: Final[Mapping[str, Entry]] = {name: entry for name, entry in _ALL.items() if _is_there(entry.module)}
+"""Every command of `toolgate`, in the order of its help: ours, and those of the packs that are here."""
 
 
 class Commands(TyperGroup):
@@ -131,6 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ToolgateError as fault:
         output.fault(str(fault))
         return _exit_code(fault)
+    except OSError as fault:
+        place = f": {fault.filename}" if fault.filename else ""
+        output.fault(
+            f"{fault.strerror or type(fault).__name__}{place}.\nCheck that it is there, its permissions, and free space."
+        )
+        return ExitCode.FAILED
     except Exception as fault:
         if os.environ.get("TOOLGATE_TRACEBACK"):
             raise

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Commands
+
+
+@pytest.fixture
+def toolgate(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    for name in [each for each in os.environ if each.startswith("TOOLGATE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return Commands(capfd)
+
+
+@pytest.fixture
+def home(toolgate: Commands, tmp_path: Path) -> Path:
+    """A home as `toolgate init` makes it."""
+    assert toolgate("init", "home").code == 0
+    return tmp_path / "home"
