@@ -15,7 +15,7 @@ def console(*, stderr: bool = False) -> Console:
     """Rich decides by terminal, NO_COLOR and FORCE_COLOR whether there is colour."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say(text: str, *, style: str = "", stderr: bool = False) -> None:

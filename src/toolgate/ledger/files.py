@@ -28,6 +28,8 @@ from toolgate.kit import note
 LOG_PATH: Final = Path("mcp_server", "envelope_validation")
 """Where the log is, below the directory of runs (document 002)."""
 LATEST: Final = "envelope_validation.latest.jsonl"
+KEY_FILE: Final = "audit.key"
+"""The log's signing key, in the settings' directory of secrets."""
 PUBLIC_KEY: Final = "audit-log.pub"
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
@@ -70,6 +72,12 @@ def runs_in(directory: Path) -> dict[RunName, list[Segment]]:
         if match and path.is_file() and not path.is_symlink():
             found.setdefault(RunName(match[1], match[2]), []).append(Segment(int(match[3]), path))
     return {name: sorted(found[name], key=lambda one: (one.number, one.path.name)) for name in sorted(found)}
+
+
+def run_of_segment(name: str) -> RunName | None:
+    """The run that a file name belongs to; None when it is no segment's."""
+    match = _SEGMENT.fullmatch(name)
+    return RunName(match[1], match[2]) if match else None
 
 
 def make_directory(directory: Path) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from toolgate.ledger import record
 from toolgate.ledger.files import RunName, Segment, runs_in
 from toolgate.ledger.recovery import lines_of, open_segment
+from toolgate.model.clock import rfc3339
+
+_SPAN: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MOMENT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?)?Z?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,56 @@ def find_request(directory: Path, request_id: str) -> list[Located]:
         if found:
             return found
     return []
+
+
+class Follower:
+    """What is written from now on, by every run of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises: OSError."""
+        self._directory = directory
+        self._offsets = {one.path: one.path.stat().st_size for one in _segments(directory)}
+
+    def records(self, wanted: Filter) -> Iterator[dict[str, Any]]:
+        """Waits for more, until interrupted. A line is shown when it is whole. Raises: OSError."""
+        from watchfiles import watch  # noqa: PLC0415 (only to follow)
+
+        yield from self._new(wanted)
+        for _ in watch(self._directory, recursive=False, raise_interrupt=True):
+            yield from self._new(wanted)
+
+    def _new(self, wanted: Filter) -> Iterator[dict[str, Any]]:
+        for segment in _segments(self._directory):
+            if segment.path.suffix == ".gz":
+                continue
+            with segment.path.open("rb") as stream:
+                stream.seek(self._offsets.get(segment.path, 0))
+                data = stream.read()
+            whole = data.rpartition(b"\n")[0]
+            self._offsets[segment.path] = self._offsets.get(segment.path, 0) + (len(whole) + 1 if whole else 0)
+            for line in whole.split(b"\n") if whole else ():
+                found = record.read(line)
+                if found is not None and wanted.matches(found):
+                    yield found
+
+
+def parse_since(text: str, now: float) -> str | None:
+    """RFC 3339 in UTC from a moment (`2026-11-15T21:00:00Z`, `2026-11-15`) or a span back from now (`90m`); None: neither."""
+    span = _SPAN.fullmatch(text)
+    if span:
+        return rfc3339(max(0.0, now - int(span[1]) * _SECONDS[span[2]]))
+    moment = _MOMENT.fullmatch(text)
+    if moment is None:
+        return None
+    try:
+        datetime.fromisoformat(moment[1] + (moment[2] or ""))
+    except ValueError:
+        return None
+    return moment[1] + (moment[2] or "")
+
+
+def _segments(directory: Path) -> Iterator[Segment]:
+    return (one for segments in runs_in(directory).values() for one in segments)
 
 
 def _records_of(segments: Sequence[Segment]) -> Iterator[dict[str, Any]]:

@@ -155,6 +155,7 @@ def _verify_run(
                     progress(sum(map(len, lines)) + len(lines))
         checker.end()
     except _FaultFoundError as fault:
+        report.records = max(report.records, fault.seq or 0)
         file, line = _place(starts, fault.seq)
         report.fault = Fault(name.id, fault.text, fault.seq, file, line)
     return report
