@@ -44,7 +44,7 @@ class Slots:
 
 
 class Rate:
-    """At most `per_minute` calls in any minute, spaced evenly after a burst of as many (GCRA). Zero: no limit."""
+    """A burst of `per_minute` calls, then one every 60/`per_minute` seconds (GCRA). Zero: no limit."""
 
     def __init__(self, clock: Clock, *, per_minute: int) -> None:
         self._clock = clock

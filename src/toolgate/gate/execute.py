@@ -14,7 +14,7 @@ import contextlib
 import ctypes
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,7 @@ class Execution:
             self._on_end()
             return outcome
         if inspect.iscoroutinefunction(run):
-            future: asyncio.Future[Any] = asyncio.ensure_future(run(context, arguments))
+            future: asyncio.Future[Any] = asyncio.ensure_future(_contained(run(context, arguments)))
             self._cancel = future.cancel  # type: ignore[assignment] # the returned bool is of no use here
         else:
             future, interrupt = _in_thread(lambda: run(context, arguments), name=f"tool-{self._tool.name}")
@@ -150,6 +150,14 @@ def _in_thread(work: Callable[[], Any], name: str) -> tuple[asyncio.Future[Any],
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Interrupted))
 
     return future, interrupt
+
+
+async def _contained(work: Coroutine[Any, Any, Any]) -> Any:
+    """asyncio lets SystemExit and KeyboardInterrupt of a task end the whole loop; a handler's are its own crash."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt):
+        raise RuntimeError from None
 
 
 def _forget(future: asyncio.Future[Any]) -> None:

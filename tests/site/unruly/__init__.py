@@ -42,23 +42,25 @@ RAISED: dict[str, Any] = {
     "error": lambda: ValueError(f"cannot read {SECRET_PATH}"),
     "assertion": lambda: AssertionError(SECRET_PATH),
     "system_exit": lambda: SystemExit(3),
-    "keyboard": lambda: KeyboardInterrupt(),
+    "keyboard": KeyboardInterrupt,
     "stop_iteration": lambda: StopIteration(SECRET_PATH),
-    "cancelled": lambda: asyncio.CancelledError(),
-    "recursion": lambda: RecursionError(),
-    "memory": lambda: MemoryError(),
+    "cancelled": asyncio.CancelledError,
+    "recursion": RecursionError,
+    "memory": MemoryError,
     "no": lambda: ToolError("DIRECTORY_EXISTS", "Directory already exists"),
     "missing": lambda: ToolError("FILE_NOT_FOUND", "Cannot read paper/index.html: file not found", missing=True),
 }
 
 
 def raising(ctx: Context, args: dict[str, Any]) -> Result:
-    raise RAISED[args["kind"]]()
+    fault = RAISED[args["kind"]]()
+    raise fault
 
 
 async def raising_later(ctx: Context, args: dict[str, Any]) -> Result:
     await asyncio.sleep(0)
-    raise RAISED[args["kind"]]()
+    fault = RAISED[args["kind"]]()
+    raise fault
 
 
 class _Impostor(dict):  # type: ignore[type-arg]
@@ -153,7 +155,9 @@ def wordy(data: Any) -> str:
 
 def tool(name: str, run: Any, schema: dict[str, Any], **more: Any) -> Tool:
     options: dict[str, Any] = {"effect": "read", "deadline_s": 10.0, "output_schema": OPEN_OBJECT} | more
-    return Tool(name=name, id=name.replace("_", ".", 1), summary=f"Test tool {name}.", input_schema=schema, run=run, **options)
+    return Tool(
+        name=name, id=name.replace("_", ".", 1), summary=f"Test tool {name}.", input_schema=schema, run=run, **options
+    )
 
 
 KIND = {"type": "string", "enum": [*RAISED, *ANSWERED]}
@@ -183,8 +187,18 @@ PACK = Pack(
         tool("unruly_powers_crypto", powers, arguments(), effect="crypto"),
         tool("unruly_powers_network", powers, arguments(), effect="network"),
         tool("unruly_chatter", chatter, arguments()),
-        tool("unruly_text", echo, arguments(characters={"type": "integer", "minimum": 0, "maximum": 100_000}, broken={"type": "boolean"}), text=wordy),
-        tool("unruly_guarded", echo, arguments(mode=TEXT, receipt=TEXT), argument_roles={"receipt": frozenset({"admin"}), "mode=special": frozenset({"committer", "admin"})}),
+        tool(
+            "unruly_text",
+            echo,
+            arguments(characters={"type": "integer", "minimum": 0, "maximum": 100_000}, broken={"type": "boolean"}),
+            text=wordy,
+        ),
+        tool(
+            "unruly_guarded",
+            echo,
+            arguments(mode=TEXT, receipt=TEXT),
+            argument_roles={"receipt": frozenset({"admin"}), "mode=special": frozenset({"committer", "admin"})},
+        ),
         tool("unruly_secret", echo, {**arguments(password={**TEXT, "x-secret": True}), "required": ["password"]}),
         tool("unruly_admin", echo, arguments()),
     ),

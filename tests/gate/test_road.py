@@ -1,0 +1,354 @@
+"""The road: nine steps in order; every refusal before any handler; every outcome written down before it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.gate.conftest import Gate
+from tests.gate.test_floor import model
+from tests.site.unruly import ANSWERED, RAISED
+from toolgate.errors import Happening, LedgerUnavailable
+from toolgate.model.call import Caller
+from toolgate.model.record import Entry, Place
+from toolgate.model.tool import Result
+
+
+class Watched:
+    """A ledger that notes what is written, and can be told to fail."""
+
+    def __init__(self, real: Any, fail_on: str = "") -> None:
+        self._real = real
+        self.entries: list[Entry] = []
+        self.synced: list[int] = []
+        self.fail_on = fail_on
+
+    def append(self, entry: Entry) -> Place:
+        if entry.event == self.fail_on:
+            raise LedgerUnavailable("disk full")
+        self.entries.append(entry)
+        return Place("run", len(self.entries), "leaf")
+
+    async def durable(self, place: Place) -> None:
+        self.synced.append(place.seq)
+
+
+def watched(gate: Gate, fail_on: str = "") -> Watched:
+    ledger = Watched(gate.app.ledger, fail_on)
+    gate.app.road = replace(gate.app.road, ledger=ledger)
+    return ledger
+
+
+def written(gate: Gate, name: str) -> bool:
+    return (gate.home.workspace / name).exists()
+
+
+REFUSED_BEFORE_ANYTHING_RUNS = {
+    "no key": ({"key": None}, {"name": "r1"}, Happening.MISSING_KEY),
+    "a wrong key": ({"key": "tg_000000000000_" + "0" * 64}, {"name": "r2"}, Happening.INVALID_KEY),
+    "an empty key": ({"key": ""}, {"name": "r3"}, Happening.INVALID_KEY),
+    "a key that is not ASCII": ({"key": "schlüssel"}, {"name": "r4"}, Happening.INVALID_KEY),
+    "an argument too many": ({}, {"name": "r5", "more": 1}, Happening.BAD_ARGUMENTS),
+    "a missing argument": ({}, {}, Happening.BAD_ARGUMENTS),
+    "an argument too long": ({}, {"name": "r6" * 64}, Happening.BAD_ARGUMENTS),
+    "arguments that are no object": ({}, ["r7"], Happening.BAD_ARGUMENTS),
+}
+
+
+@pytest.mark.req("000-C-03", "000-C-05", "000-C-06")
+@pytest.mark.parametrize("why", REFUSED_BEFORE_ANYTHING_RUNS)
+def test_a_refusal_comes_before_the_handler(gate: Gate, why: str) -> None:
+    options, arguments, happening = REFUSED_BEFORE_ANYTHING_RUNS[why]
+    ledger = watched(gate)
+    before = set(gate.home.workspace.iterdir())
+    answer = gate.call("unruly_write", arguments, **options)
+    assert answer.happening is happening
+    assert set(gate.home.workspace.iterdir()) == before
+    assert [entry.event for entry in ledger.entries] == ["outcome"], "no intent, exactly one outcome"
+    assert gate.app.road.slots.held() == 0
+
+
+@pytest.mark.req("000-C-01", "000-C-02")
+@pytest.mark.parametrize(
+    "name", ["no_such_tool", "", "unruly_write ", "UNRULY_WRITE", "../unruly_write", "x" * 10_000, "é\n\u202e"]
+)
+def test_a_tool_that_is_not_in_the_manifest_does_not_exist(gate: Gate, name: str) -> None:
+    answer = gate.call(name, {"name": "x"})
+    assert answer.happening is Happening.UNKNOWN_TOOL
+    assert answer.text is not None
+    assert len(answer.text) < 200
+    assert "\u202e" not in answer.text
+
+
+def test_a_tool_of_another_role_is_refused_and_names_the_role(gate: Gate) -> None:
+    answer = gate.call("unruly_admin", key="builder")
+    assert (answer.happening, answer.details) == (Happening.INSUFFICIENT_ROLE, {"role": "builder"})
+    assert gate.call("unruly_admin", key="admin").happening is Happening.OK
+
+
+def test_list_and_call_are_decided_by_the_same_table(gate: Gate) -> None:
+    for role in ("builder", "committer", "admin"):
+        caller = gate.app.road.authenticate(gate.home.keys[role].encode())
+        shown = {grant.tool.name for grant in gate.app.road.permits.visible(caller)}
+        for grant in gate.app.road.permits.all():
+            refused = (
+                gate.call(grant.tool.name, {"no such argument": 1}, key=role).happening is Happening.INSUFFICIENT_ROLE
+            )
+            assert (grant.tool.name in shown) is not refused
+
+
+@pytest.mark.parametrize(
+    ("role", "arguments", "happening"),
+    [
+        ("builder", {"mode": "plain"}, Happening.OK),
+        ("builder", {"mode": "special"}, Happening.INSUFFICIENT_ROLE),
+        ("committer", {"mode": "special"}, Happening.OK),
+        ("committer", {"receipt": "r.json"}, Happening.INSUFFICIENT_ROLE),
+        ("admin", {"receipt": "r.json"}, Happening.OK),
+    ],
+)
+def test_a_role_may_hold_a_tool_but_not_each_of_its_arguments(
+    gate: Gate, role: str, arguments: Any, happening: Happening
+) -> None:
+    assert gate.call("unruly_guarded", arguments, key=role).happening is happening
+    assert gate.app.road.slots.held() == 0
+
+
+@pytest.mark.req("000-C-09", "000-D-05")
+def test_the_eleventh_call_at_once_is_refused_even_with_bad_arguments(gate: Gate) -> None:
+    (gate.home.workspace / "release").unlink(missing_ok=True)
+
+    async def scene() -> None:
+        holding = [asyncio.ensure_future(gate.acall("unruly_hold")) for _ in range(10)]
+        await asyncio.sleep(0)
+        assert gate.app.road.slots.held() == 10
+        assert (await gate.acall("unruly_echo", {"bad": 1})).happening is Happening.TOO_MANY
+        assert (await gate.acall("unruly_echo", key="builder")).happening is Happening.OK, "another caller is served"
+        (gate.home.workspace / "release").touch()
+        assert {answer.happening for answer in await asyncio.gather(*holding)} == {Happening.OK}
+
+    gate.run(scene())
+    assert gate.app.road.slots.held() == 0
+
+
+@pytest.mark.parametrize("tool", ["unruly_raise", "unruly_raise_inline", "unruly_raise_later"])
+@pytest.mark.parametrize("kind", [kind for kind in RAISED if kind not in ("no", "missing")])
+def test_whatever_a_handler_raises_is_one_typed_outcome_without_its_words(gate: Gate, tool: str, kind: str) -> None:
+    answer = gate.call(tool, {"kind": kind})
+    assert answer.happening is Happening.TOOL_FAILED
+    assert answer.details == {"reason": "crashed"}
+    assert answer.envelope is not None
+    assert (answer.envelope.success, answer.envelope.is_error, answer.envelope.code) == (
+        False,
+        True,
+        "EXECUTION_FAILED",
+    )
+    assert b"secret" not in answer.envelope_json()
+    assert gate.app.road.slots.held() == 0
+
+
+def test_what_a_tool_says_keeps_its_code_and_its_words(gate: Gate) -> None:
+    answer = gate.call("unruly_raise", {"kind": "no"})
+    assert answer.happening is Happening.TOOL_SAID_NO
+    assert answer.details == {"reason": "directory_exists", "text": "Directory already exists"}
+    assert answer.envelope is not None
+    assert answer.envelope.message == "DIRECTORY_EXISTS: Directory already exists"
+    assert gate.call("unruly_raise", {"kind": "missing"}).happening is Happening.NOT_THERE
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind != "nested_claim"])
+def test_nonsense_from_a_tool_never_leaves(gate: Gate, kind: str) -> None:
+    answer = gate.call("unruly_answer", {"kind": kind})
+    assert answer.happening is Happening.BAD_OUTPUT
+    assert answer.envelope is not None
+    assert answer.envelope.code == "INVALID_OUTPUT"
+    assert answer.envelope.tier == "experimental"
+    assert len(answer.envelope_json()) < 1000
+
+
+def test_claims_inside_data_are_data(gate: Gate) -> None:
+    answer = gate.call("unruly_answer", {"kind": "nested_claim"})
+    assert answer.envelope is not None
+    assert (answer.envelope.tier, answer.envelope.decision, answer.envelope.code) == ("experimental", None, None)
+
+
+@pytest.mark.parametrize("tool", ["unruly_spin", "unruly_doze", "unruly_sleep", "unruly_stubborn"])
+def test_a_handler_past_its_deadline_is_answered_for_while_others_are_served(gate: Gate, tool: str) -> None:
+    async def scene() -> None:
+        slow = asyncio.ensure_future(gate.acall(tool))
+        served = 0
+        while not slow.done():
+            assert (await gate.acall("unruly_echo", {"text": "me"}, key="builder")).happening is Happening.OK
+            served += 1
+            await asyncio.sleep(0.01)
+        answer = await slow
+        assert served > 3
+        assert (answer.happening, answer.details) == (Happening.TOOL_FAILED, {"reason": "deadline_exceeded"})
+        for _ in range(500):
+            if gate.app.road.slots.held() == 0:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("the slot never came back")
+
+    gate.run(scene())
+
+
+def test_a_slot_is_held_until_the_handler_has_really_ended(gate: Gate) -> None:
+    async def scene() -> None:
+        await gate.acall("unruly_doze")
+        assert gate.app.road.slots.held() == 1, "the answer left at the deadline; the thread still runs"
+        while gate.app.road.slots.held():
+            await asyncio.sleep(0.01)
+
+    gate.run(scene())
+
+
+def test_a_caller_that_goes_away_ends_a_waiting_handler(gate: Gate) -> None:
+    ledger = watched(gate)
+
+    async def scene() -> None:
+        (gate.home.workspace / "release").unlink(missing_ok=True)
+        road = gate.app.road
+        from tests.gate.conftest import WIRE
+        from toolgate.model.call import Call
+
+        ticket = road.enter(road.authenticate(gate.home.keys["admin"].encode()), Call(WIRE, "unruly_hold"))
+        travelling = asyncio.ensure_future(road.travel(ticket))
+        await asyncio.sleep(0.02)
+        ticket.cancel()
+        answer = await travelling
+        assert answer.details == {"reason": "cancelled"}
+
+    gate.run(scene())
+    assert [entry.event for entry in ledger.entries] == ["outcome"]
+    assert gate.app.road.slots.held() == 0
+
+
+def test_intent_is_on_disk_before_an_effect_and_outcome_before_the_answer(gate: Gate) -> None:
+    ledger = watched(gate)
+    seen: list[int] = []
+    real = gate.app.road.context_for
+    gate.app.road = replace(
+        gate.app.road, context_for=lambda grant, ticket: (seen.append(len(ledger.synced)), real(grant, ticket))[1]
+    )
+    answer = gate.call("unruly_write", {"name": "ordered"})
+    assert answer.happening is Happening.OK
+    assert [entry.event for entry in ledger.entries] == ["intent", "outcome"]
+    assert seen == [1], "when the handler got its powers, the intent was already synced"
+    assert ledger.synced == [1, 2]
+    assert ledger.entries[0].ids == ledger.entries[1].ids
+
+
+def test_a_read_leaves_one_record_and_waits_for_no_sync(gate: Gate) -> None:
+    ledger = watched(gate)
+    gate.call("unruly_echo", {"text": "x"})
+    assert [entry.event for entry in ledger.entries] == ["outcome"]
+    assert ledger.synced == []
+
+
+def test_without_a_written_intent_nothing_runs(gate: Gate) -> None:
+    watched(gate, fail_on="intent")
+    answer = gate.call("unruly_write", {"name": "never"})
+    assert answer.happening is Happening.UNAVAILABLE
+    assert not written(gate, "never")
+    assert gate.app.road.slots.held() == 0
+
+
+def test_an_answer_that_cannot_be_recorded_is_withheld_and_says_so(gate: Gate) -> None:
+    watched(gate, fail_on="outcome")
+    answer = gate.call("unruly_write", {"name": "unsure"})
+    assert (answer.happening, answer.details, answer.envelope) == (Happening.UNAVAILABLE, {"effect": "unknown"}, None)
+    assert gate.call("unruly_echo").details is None, "nothing was done, so nothing is unknown"
+    assert gate.call("unruly_echo", key=None).happening is Happening.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("effect", "held"),
+    [
+        ("read", {"writer": False, "keys": False, "net": False, "files_can_write": False}),
+        ("write", {"writer": True, "keys": False, "net": False, "files_can_write": False}),
+        ("crypto", {"writer": True, "keys": True, "net": False, "files_can_write": False}),
+        ("network", {"writer": True, "keys": False, "net": True, "files_can_write": False}),
+    ],
+)
+def test_the_effect_decides_which_powers_a_tool_is_handed(gate: Gate, effect: str, held: dict[str, bool]) -> None:
+    answer = gate.call(f"unruly_powers_{effect}")
+    assert answer.envelope is not None
+    assert held.items() <= answer.envelope.data.items()
+
+
+def test_a_text_form_that_fails_is_bad_output_not_a_crash(gate: Gate) -> None:
+    assert gate.call("unruly_text", {"broken": True}).happening is Happening.BAD_OUTPUT
+    assert gate.call("unruly_text", {"characters": 3}).stdout == "ééé"
+
+
+decisions = st.sampled_from([None, "block", "warn", "pass"])
+codes = st.sampled_from([None, "INVARIANT_VIOLATION", "CONSENT_REQUIRED", "SOME_CODE"])
+flags = st.sampled_from([None, True, False])
+
+
+@pytest.mark.req("001-F1", "001-F4")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    role=st.sampled_from(["builder", "committer", "admin", None]),
+    tool=st.sampled_from(["unruly_claim", "unruly_admin", "no_such"]),
+    decision=decisions,
+    code=codes,
+    is_error=flags,
+    success=st.booleans(),
+    tier=st.sampled_from(["authoritative", "experimental"]),
+    environment=st.sampled_from(["local", "cloud"]),
+)
+def test_the_gate_agrees_with_a_small_model_of_permit_and_floor(
+    gate: Gate,
+    role: Any,
+    tool: str,
+    decision: Any,
+    code: Any,
+    is_error: Any,
+    success: bool,
+    tier: Any,
+    environment: Any,
+) -> None:
+    """Permit and floor together, in whatever tier and environment: a model that fits on one screen says the same."""
+    road = gate.app.road
+    grants = [replace(grant, tier=tier) for grant in road.permits.all()]
+    gate.app.road = replace(road, permits=type(road.permits)(grants), environment=lambda: (environment, ()))
+    said = {"decision": decision, "code": code, "isError": is_error, "success": success}
+    arguments = {key: value for key, value in said.items() if value is not None} if tool == "unruly_claim" else {}
+    try:
+        answer = gate.call(tool, arguments, key=role)
+    finally:
+        gate.app.road = road
+    if role is None:
+        assert answer.happening is Happening.MISSING_KEY
+    elif tool == "no_such":
+        assert answer.happening is Happening.UNKNOWN_TOOL
+    elif tool == "unruly_admin" and role != "admin":
+        assert answer.happening is Happening.INSUFFICIENT_ROLE
+    else:
+        assert answer.envelope is not None
+        raw = Result(decision=decision, code=code, is_error=is_error) if tool == "unruly_claim" else Result()
+        left = answer.envelope
+        assert (left.decision, left.code, left.is_error, left.degraded) == model(raw, tier, environment)
+        assert left.success is (success if tool == "unruly_claim" else True)
+        assert (left.tier, left.environment) == (tier, environment)
+        assert left.request_id
+        assert left.timestamp.endswith("Z")
+
+
+def test_a_revoked_key_is_dead_at_once(gate: Gate) -> None:
+    key, text = gate.home.ring().create("admin", label="short-lived")
+    assert gate.call("unruly_echo", key=text).happening is Happening.OK
+    gate.home.ring().revoke(key.id)
+    assert gate.call("unruly_echo", key=text).happening is Happening.INVALID_KEY
+
+
+def test_there_is_no_caller_without_a_key() -> None:
+    with pytest.raises(TypeError):
+        Caller()  # type: ignore[call-arg] # that it cannot be made is the point

@@ -1,0 +1,112 @@
+"""One JSON reader for every face: what is ambiguous between readers is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolgate.model import strictjson
+from toolgate.model.strictjson import JsonFault
+
+HOSTILE: dict[str, bytes] = {
+    "duplicate key": b'{"a":1,"a":2}',
+    "nested duplicate key": b'{"x":[{"a":1,"a":1}]}',
+    "escaped duplicate key": b'{"a":1,"\\u0061":2}',
+    "NaN": b'{"a":NaN}',
+    "Infinity": b"[Infinity]",
+    "minus infinity": b"[-Infinity]",
+    "a number beyond a double": b"[1e400]",
+    "an integer beyond 2^53": b"[1152921504606846976]",
+    "just beyond the safe integer": b"[9007199254740992]",
+    "a negative one": b"[-9007199254740992]",
+    "four thousand digits": b"[" + b"9" * 4000 + b"]",
+    "lone high surrogate": b'["\\ud800"]',
+    "lone low surrogate": b'["\\udc00"]',
+    "NUL in a string": b'["a\\u0000b"]',
+    "NUL in a key": b'{"a\\u0000":1}',
+    "raw control character": b'["a\nb"]',
+    "byte order mark": b"\xef\xbb\xbf{}",
+    "UTF-16": "{}".encode("utf-16"),
+    "not UTF-8": b'["\xff"]',
+    "overlong UTF-8": b'["\xc0\xaf"]',
+    "depth 33": b"[" * 33 + b"]" * 33,
+    "depth 10000": b"[" * 10_000 + b"]" * 10_000,
+    "deep objects": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+    "trailing text": b"{} {}",
+    "trailing comma": b"[1,]",
+    "comment": b"{}//x",
+    "single quotes": b"{'a':1}",
+    "empty": b"",
+    "blank": b"   ",
+    "leading zero": b"[01]",
+    "plus sign": b"[+1]",
+    "hexadecimal": b"[0x10]",
+    "bare word": b"[nul]",
+    "unterminated": b'{"a":"b',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_readers_would_read_differently_is_refused(name: str) -> None:
+    with pytest.raises(JsonFault) as caught:
+        strictjson.loads(HOSTILE[name])
+    assert caught.value.reason == "malformed_json"
+
+
+def test_too_large_is_its_own_reason() -> None:
+    with pytest.raises(JsonFault) as caught:
+        strictjson.loads(b'"' + b"x" * strictjson.MAX_BYTES + b'"')
+    assert caught.value.reason == "body_too_large"
+
+
+def test_the_fault_never_quotes_a_value() -> None:
+    with pytest.raises(JsonFault) as caught:
+        strictjson.loads(b'{"tg_secret_key":1,"tg_secret_key":2}')
+    assert "secret" not in str(caught.value)
+
+
+def test_the_edges_that_are_fine() -> None:
+    assert strictjson.loads(b"[9007199254740991,-9007199254740991,1e308,-0.0,0]")[0] == 2**53 - 1
+    assert strictjson.loads(b"[" * 32 + b"]" * 32)
+    assert strictjson.loads('["\\ud83d\\ude00","é"]'.encode()) == ["😀", "é"]
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_every_strict_value_survives_writing_and_reading(value: Any) -> None:
+    assert strictjson.loads(strictjson.dumps(value)) == value
+    strictjson.check(value)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_give_a_value_or_a_fault_and_nothing_else(data: bytes) -> None:
+    try:
+        value = strictjson.loads(data)
+    except JsonFault:
+        return
+    assert value == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1: 2}, (1, 2), {"x": {1, 2}}, b"bytes", float("nan"), 2**60, ["\0"]], ids=repr
+)
+def test_what_never_could_be_strict_json_is_found_in_values_too(value: Any) -> None:
+    with pytest.raises(JsonFault):
+        strictjson.check(value)

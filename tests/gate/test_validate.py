@@ -1,0 +1,222 @@
+"""Schemas: compiled once, fail-closed, reasons derived from the schema and never from the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolgate.errors import CanonicalError
+from toolgate.gate.validate import SchemaRegistry
+from toolgate.model.tool import Result, Tool
+
+PATH = {"type": "string", "minLength": 1, "maxLength": 8, "pattern": "^[a-z/]+$", "x-reason": "invalid_path"}
+INPUT = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["project_name", "path"],
+    "properties": {
+        "project_name": {"type": "string", "minLength": 1, "maxLength": 5, "pattern": "^[a-z]+$"},
+        "path": PATH,
+        "port": {"type": "integer", "minimum": 1024, "maximum": 65535},
+        "vote": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["root"],
+            "properties": {"root": {"type": "string", "maxLength": 4}},
+        },
+        "files": {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 4}},
+        "alias": {"type": "string", "maxLength": 3, "x-name": "target"},
+    },
+}
+GOOD = {"project_name": "abc", "path": "a/b"}
+
+
+def tool(name: str = "t_one", schema: Any = None, output: Any = None) -> Tool:
+    return Tool(
+        name=name,
+        id=name.replace("_", "."),
+        summary="",
+        input_schema=schema or INPUT,
+        output_schema=output or {"type": "object", "required": ["hits"]},
+        effect="read",
+        deadline_s=1,
+        run=lambda ctx, args: Result(),
+    )
+
+
+@pytest.mark.req("000-D-06", "000-C-07")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"project_name": None}, "invalid_project_name"),
+        ({"project_name": ""}, "missing_project_name"),
+        ({"project_name": "abcdef"}, "project_name_too_long"),
+        ({"project_name": "ABC"}, "invalid_project_name"),
+        ({"project_name": "abc\n"}, "invalid_project_name"),
+        ({"project_name": 3}, "invalid_project_name"),
+        ({"path": "A"}, "invalid_path"),
+        ({"path": ""}, "missing_path"),
+        ({"path": "a" * 9}, "path_too_long"),
+        ({"port": 80}, "invalid_port"),
+        ({"port": "8080"}, "invalid_port"),
+        ({"port": 8080.0}, "invalid_port"),
+        ({"port": True}, "invalid_port"),
+        ({"port": 8080.5}, "invalid_port"),
+        ({"vote": {}}, "missing_root"),
+        ({"vote": {"root": 1}}, "invalid_root"),
+        ({"vote": {"root": "x", "more": 1}}, "unknown_argument"),
+        ({"files": ["abcde"]}, "files_too_long"),
+        ({"files": ["a", "b", "c"]}, "invalid_files"),
+        ({"alias": "abcd"}, "target_too_long"),
+        ({"alias": 1}, "invalid_target"),
+        ({"zz": 1}, "unknown_argument"),
+    ],
+)
+def test_each_fault_has_a_stable_reason(change: dict[str, Any], reason: str) -> None:
+    faults = SchemaRegistry([tool()]).load_tool_io("t_one").input.faults(GOOD | change)
+    assert faults[0].reason == reason
+
+
+@pytest.mark.req("002-S3")
+def test_an_absent_mandatory_key_is_named_first() -> None:
+    validator = SchemaRegistry([tool()]).load_tool_io("mcp.tool:t.one").input
+    assert [fault.reason for fault in validator.faults({"zz": 1})] == [
+        "missing_path",
+        "missing_project_name",
+        "unknown_argument",
+    ]
+    with pytest.raises(ValueError, match="missing_path"):
+        validator.validate({})
+
+
+def test_a_reason_of_the_root_can_be_named_by_the_schema() -> None:
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"target": {"type": "string"}, "path": {"type": "string"}},
+        "anyOf": [{"required": ["target"]}, {"required": ["path"]}],
+        "x-reasons": {"anyOf": "missing_target"},
+    }
+    assert SchemaRegistry([tool(schema=schema)]).load_tool_io("t_one").input.faults({})[0].reason == "missing_target"
+
+
+def test_faults_are_sorted_bounded_and_hold_no_value() -> None:
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {f"k{n:02}": {"type": "integer"} for n in range(40)},
+    }
+    faults = (
+        SchemaRegistry([tool(schema=schema)])
+        .load_tool_io("t_one")
+        .input.faults({f"k{n:02}": "s3cret" for n in range(40)})
+    )
+    assert len(faults) == 20
+    assert [fault.pointer for fault in faults] == sorted(fault.pointer for fault in faults)
+    assert "s3cret" not in repr(faults)
+
+
+@pytest.mark.req("002-S2")
+def test_the_same_schema_anywhere_is_the_same_object() -> None:
+    registry = SchemaRegistry([tool("t_one"), tool("t_two")])
+    assert registry.load_tool_io("t_one").input is registry.load_tool_io("t_two").input
+    assert registry.load_envelope() is registry.load_envelope()
+    assert registry.compile(dict(reversed(INPUT.items()))) is registry.load_tool_io("t.one").input
+
+
+@pytest.mark.req("002-S1", "002-S4")
+def test_a_tool_is_found_by_each_of_its_names_and_both_sides_are_guarded() -> None:
+    registry = SchemaRegistry([tool()])
+    bundle = registry.load_tool_io("mcp.tool:t.one")
+    assert bundle is registry.load_tool_io("t_one")
+    assert not bundle.input.is_valid({})
+    assert not bundle.output.is_valid({})
+    assert bundle.output.is_valid({"hits": []})
+
+
+def test_an_unknown_tool_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        SchemaRegistry([]).load_tool_io("mcp.tool:no.such")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "additionalProperties": False, "properties": {"x": {"$ref": "http://example.org/s.json"}}},
+        {"type": "object", "additionalProperties": False, "properties": {"x": {"$ref": "file:///etc/passwd"}}},
+        {"type": "object", "additionalProperties": False, "properties": {"x": {"pattern": "(?=a)"}}},
+        {"type": "object", "additionalProperties": False, "properties": {"x": {"pattern": "("}}},
+        {"type": "object", "additionalProperties": False, "properties": {"x": {"type": "nonsense"}}},
+        {"type": "object"},
+        {"type": "array", "additionalProperties": False},
+    ],
+    ids=["remote", "file", "look-around", "broken pattern", "no such type", "open object", "not an object"],
+)
+def test_a_schema_that_cannot_be_trusted_does_not_compile(schema: Any) -> None:
+    with pytest.raises(ValueError, match=r"schema|Schema"):
+        SchemaRegistry([tool(schema=schema)])
+
+
+ENVELOPE = {"id": 1, "jsonrpc": "2.0", "method": "mcp.tool.invoke", "params": {"tool": "mcp.tool:a.b", "input": {}}}
+
+
+@pytest.mark.req("002-E1", "002-E2", "002-E3")
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        *({key: value for key, value in ENVELOPE.items() if key != missing} for missing in ENVELOPE),
+        ENVELOPE | {"id": None},
+        ENVELOPE | {"id": True},
+        ENVELOPE | {"id": 1.0},
+        ENVELOPE | {"id": 1.5},
+        ENVELOPE | {"id": ""},
+        ENVELOPE | {"id": "x" * 129},
+        ENVELOPE | {"jsonrpc": "1.0"},
+        ENVELOPE | {"method": "tools/call"},
+        ENVELOPE | {"params": "text"},
+        ENVELOPE | {"meta": {}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:a.b"}},
+        ENVELOPE | {"params": {"input": {}}},
+        ENVELOPE | {"params": {"tool": "a.b", "input": {}}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:a.b\n", "input": {}}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:...", "input": {}}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:A", "input": {}}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:a.b", "input": []}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:a.b", "input": {}, "extra": 1}},
+    ],
+    ids=str,
+)
+def test_a_deviating_request_envelope_is_refused(envelope: Any) -> None:
+    assert not SchemaRegistry().load_envelope().is_valid(envelope)
+
+
+@pytest.mark.parametrize("request_id", ["x", "x" * 128, 0, -1, 2**53 - 1])
+def test_a_proper_request_envelope_is_taken(request_id: Any) -> None:
+    assert SchemaRegistry().load_envelope().is_valid(ENVELOPE | {"id": request_id})
+
+
+@pytest.mark.req("002-C1", "002-C2")
+@pytest.mark.parametrize(
+    ("code", "status", "number", "message"),
+    [
+        ("INVALID_INPUT", 400, -32602, "Invalid params"),
+        ("INVALID_OUTPUT", 502, -32002, "Invalid tool output"),
+        ("NOT_FOUND", 404, -32004, "Resource not found"),
+        ("UNAUTHORIZED", 401, -32001, "Unauthorized"),
+        ("INTERNAL_ERROR", 500, -32603, "Internal error"),
+    ],
+)
+def test_the_five_canonical_errors_are_as_printed(code: str, status: int, number: int, message: str) -> None:
+    assert CanonicalError.to_http_status(code) == status
+    first = CanonicalError.to_jsonrpc_error(code)
+    assert first == {"code": number, "message": message, "data": {"canonical_code": code}}
+    first["data"]["canonical_code"] = "changed by a careless caller"
+    assert CanonicalError.to_jsonrpc_error(code)["data"]["canonical_code"] == code
+
+
+def test_an_unknown_canonical_error_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        CanonicalError.to_jsonrpc_error("TIMEOUT")
+    with pytest.raises(KeyError):
+        CanonicalError.to_http_status("TIMEOUT")
