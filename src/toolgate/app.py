@@ -72,6 +72,7 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
         )
         for pack in packs
         for tool in pack.tools
+        if tool.name in rows  # what a deployment's manifest leaves out is not served (orphans were refused above)
     )
     keys = KeyRing(settings.paths.keys, clock)
     keys.check()
