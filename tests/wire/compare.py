@@ -63,5 +63,5 @@ def _called(result: dict[str, Any]) -> dict[str, Any]:
     if structured is not None:
         assert json.loads(result["content"][0]["text"]) == structured
     kinds = [block["type"] for block in result["content"]]
-    data = structured["data"] if isinstance(structured, dict) and "environment" in structured else structured
+    data = structured.get("data") if isinstance(structured, dict) and "environment" in structured else structured
     return result | {"content": kinds, "structuredContent": None if result["isError"] else data}

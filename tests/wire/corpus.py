@@ -33,7 +33,6 @@ DIFFERENCES = {
     "or takes a request with an impossible id for a notification and never answers",
     "known-id": "when the id can be read, the error carries it; the SDK answers null",
     "silent": "on a pipe the SDK drops a line it cannot read; JSON-RPC wants an error with id null, and a person debugging too",
-    "posted-response": "we never send a request, so an answer to one is a mistake: 400, as the specification allows",
     "no-stream": "no sessions, so no stream to open with GET and none to end with DELETE: 405 with Allow",
     "allow": "RFC 9110 wants Allow on every 405, and it names what there is: POST",
     "accept": "an absent Accept means anything (RFC 9110); a refusal says why in JSON instead of an empty body",
@@ -153,9 +152,11 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
         {"Mcp-Method": "x", "Mcp-Name": "y"},
     ),
     old(
-        "an enveloped call under a handshake version",
-        enveloped("tools/call", ECHO),
+        "an enveloped list under a handshake version",
+        enveloped("tools/list"),
         {"MCP-Protocol-Version": "2025-11-25"},
+        stdio=True,
+        on_stdio=Ours("stateless", 200),
     ),
     # Methods that are not there
     *(old(f"{method}, not served", request(method, params)) for method, params in UNSERVED.items()),
@@ -177,13 +178,16 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
     old("jsonrpc 1.0", request("ping") | {"jsonrpc": "1.0"}, ours=_FRAME),
     old("the method is a number", request(5), ours=_FRAME),
     old("the parameters are a list", request("ping", []), ours=_FRAME),
-    old("a response", {"jsonrpc": "2.0", "id": 1, "result": {}}, ours=Ours("posted-response", 400, -32600)),
+    old("a notification with a list of parameters", note("notifications/initialized", []), ours=_FRAME),
+    old(
+        "a response",
+        {"jsonrpc": "2.0", "id": 1, "result": {}},
+    ),
     old(
         "an error",
         {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "x"}},
-        ours=Ours("posted-response", 400, -32600),
     ),
-    *(old(f"the body is {what}", body, stdio_ours=Ours("silent", 400, -32700)) for what, body in NOT_JSON.items()),
+    *(old(f"the body is {what}", body, on_stdio=Ours("silent", 400, -32700)) for what, body in NOT_JSON.items()),
     old("the body is empty", b"", stdio=False),
     old("duplicate keys", b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', ours=Ours("strict-json", 400, -32700)),
     old("an id beyond 2^53", request("ping", ident=2**60), ours=Ours("strict-json", 400, -32700)),
@@ -307,11 +311,11 @@ MODERN_CASES: tuple[Case, ...] = (
     new("an empty version header", _LIST, {"MCP-Protocol-Version": ""}),
     new("a number for a version", enveloped("tools/list", meta=_meta_with(version=5)), {"MCP-Protocol-Version": "5"}),
     # The envelope
-    new("no parameters", request("tools/list")),
-    new("null parameters", request("tools/list") | {"params": None}),
-    new("no _meta", request("tools/list", {})),
+    new("no parameters", request("tools/list"), on_stdio=Ours("stateless", 200)),
+    new("null parameters", request("tools/list") | {"params": None}, on_stdio=Ours("stateless", 200)),
+    new("no _meta", request("tools/list", {}), on_stdio=Ours("stateless", 200)),
     new("_meta is a list", enveloped("tools/list", meta=[])),
-    new("_meta is empty", enveloped("tools/list", meta={})),
+    new("_meta is empty", enveloped("tools/list", meta={}), on_stdio=Ours("stateless", 200)),
     new(
         "_meta without version", enveloped("tools/list", meta=_meta_without(VERSION)), {"MCP-Protocol-Version": MODERN}
     ),
@@ -335,7 +339,7 @@ MODERN_CASES: tuple[Case, ...] = (
         for method in ("nope", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/get")
     ),
     new("initialize, removed", enveloped("initialize", GREETING), {"Mcp-Method": "initialize"}),
-    new("initialize without an envelope", request("initialize", GREETING), {"Mcp-Method": "initialize"}),
+    new("initialize without an envelope", request("initialize", GREETING), on_stdio=Ours("stateless", 200)),
     new("subscriptions/listen, not served", enveloped("subscriptions/listen", {"notifications": {}})),
     new("resources/read without uri", enveloped("resources/read"), ours=Ours("unserved", 404, -32601)),
     # Notifications
@@ -346,12 +350,13 @@ MODERN_CASES: tuple[Case, ...] = (
     ),
     new("a request method without id", note("tools/list")),
     # Messages that are none
-    *(new(f"the body is {what}", body, stdio_ours=_SILENT) for what, body in NOT_MESSAGES.items()),
-    *(new(f"the id is {odd!r}", enveloped("tools/list", ident=odd), stdio_ours=_SILENT) for odd in ODD_IDS),
-    new("jsonrpc 1.0", _LIST | {"jsonrpc": "1.0"}, ours=Ours("known-id", 400, -32600)),
+    *(new(f"the body is {what}", body, on_stdio=_SILENT) for what, body in NOT_MESSAGES.items()),
+    *(new(f"the id is {odd!r}", enveloped("tools/list", ident=odd), on_stdio=_SILENT) for odd in ODD_IDS),
+    new("jsonrpc 1.0", _LIST | {"jsonrpc": "1.0"}, on_stdio=_SILENT),
+    new("a notification with a list of parameters", note("notifications/cancelled", []), on_stdio=_SILENT),
     new("the parameters are a list", request("tools/list", []), ours=Ours("known-id", 400, -32600)),
-    new("a response", {"jsonrpc": "2.0", "id": 1, "result": {}}, ours=Ours("known-id", 400, -32600)),
-    *(new(f"the body is {what}", body, stdio_ours=Ours("silent", 400, -32700)) for what, body in NOT_JSON.items()),
+    new("a response", {"jsonrpc": "2.0", "id": 1, "result": {}}),
+    *(new(f"the body is {what}", body, on_stdio=Ours("silent", 400, -32700)) for what, body in NOT_JSON.items()),
     new("the body is empty", b"", stdio=False),
     new(
         "duplicate keys",

@@ -24,8 +24,6 @@ class Ours:
     why: str
     status: int
     code: int | None = None
-    on_stdio: bool = True
-    """False: on a pipe, where there is no status, both answer alike."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,11 @@ class Case:
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "POST"
     ours: Ours | None = None
+    """A difference over HTTP, and on a pipe unless `on_stdio` says otherwise."""
     stdio: bool = False
     """The body means something on a pipe too."""
-    stdio_ours: Ours | None = None
-    """A difference that shows on a pipe only."""
+    on_stdio: Ours | Literal["alike"] | None = None
+    """Another difference on a pipe, or none."""
 
     def __str__(self) -> str:
         return f"{self.era}: {self.name}"

@@ -19,7 +19,9 @@ SYNC = {"handshake": request("ping", ident="sync"), "modern": enveloped("server/
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_http_the_answer_is_the_one_of_the_sdk(case: Case, deployment: Deployment, ours: str, reference: str) -> None:
+def test_over_http_the_answer_is_the_one_of_the_sdk(
+    case: Case, deployment: Deployment, ours: str, reference: str
+) -> None:
     key = ("X-MCP-API-Key", deployment.keys["admin"])
     expected = compare.http(post(reference, case.body, case.headers, case.method))
     got = compare.http(post(ours, case.body, (*case.headers, key), case.method))
@@ -60,7 +62,7 @@ def test_no_two_rows_have_one_name() -> None:
 
 
 def _differences(case: Case) -> Iterator[Ours]:
-    yield from (differs for differs in (case.ours, case.stdio_ours) if differs is not None)
+    yield from (differs for differs in (case.ours, case.on_stdio) if isinstance(differs, Ours))
 
 
 def _open(peer: StdioPeer, era: str) -> None:
@@ -73,7 +75,7 @@ def _open(peer: StdioPeer, era: str) -> None:
 
 
 def _answers(peer: StdioPeer, case: Case) -> list[Any]:
-    waits = case.ours is None and case.stdio_ours is None and _wants_answer(case.body)
+    waits = case.ours is None and case.on_stdio is None and _wants_answer(case.body)
     return [compare.message(each) for each in peer.exchange(case.body, SYNC[case.era], answered=waits)]
 
 
@@ -82,12 +84,12 @@ def _wants_answer(body: bytes) -> bool:
         message = json.loads(body)
     except ValueError:
         return False
-    return isinstance(message, dict) and "id" in message
+    return isinstance(message, dict) and "id" in message and "method" in message
 
 
 def _as_intended(case: Case, got: list[Any], expected: list[Any]) -> bool:
-    differs = case.stdio_ours or case.ours
-    if differs is None:
+    differs = case.on_stdio or case.ours
+    if not isinstance(differs, Ours):
         return got == expected
     return got != expected and [_code(each) for each in got] == [differs.code]
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
-from toolgate.policy import contract
-from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, load_manifest
+from toolgate.policy.manifest import MANIFEST_FILE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -25,7 +24,6 @@ TOOLGATE = str(Path(sys.executable).parent / "toolgate")
 PATIENCE_S = 10.0
 """Seconds that a process may take to start or to answer before the test gives up."""
 TOOLS = ("dummy_experimental", "wire_admin", "wire_echo", "wire_fail", "wire_progress")
-EVERYONE = ["builder", "committer", "admin"]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -48,20 +46,24 @@ class Deployment:
         (home / "workspace").mkdir()
         (home / "toolgate.toml").write_text(f'{settings}\n[packs]\nenabled = ["governance", "wiretest"]\n')
         (policy / MANIFEST_FILE).write_text(json.dumps(_manifest()))
-        _write_lock(policy)
         made = cls(home)
+        made.run("contract", "build")
         made.keys = {role: made.create_key(role) for role in ("builder", "admin")}
         return made
 
     def command(self, *arguments: str) -> list[str]:
         return [TOOLGATE, *arguments, "--home", str(self.home)]
 
-    def create_key(self, role: str) -> str:
-        command = self.command("keys", "create", "--role", role, "--json")
+    def run(self, *arguments: str) -> str:
+        command = self.command(*arguments)
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=True, timeout=PATIENCE_S
+            command, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE_S
         )
-        return str(json.loads(done.stdout)["key"])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def create_key(self, role: str) -> str:
+        return str(json.loads(self.run("keys", "create", "--role", role, "--json"))["key"])
 
     @contextmanager
     def serving(self, *flags: str) -> Iterator[dict[str, str]]:
@@ -75,19 +77,15 @@ class Deployment:
 
 def _manifest() -> dict[str, Any]:
     def row(name: str) -> dict[str, Any]:
-        roles = ["admin"] if name == "wire_admin" else EVERYONE
-        return {"name": name, "x-tier": "experimental", "x-visibilityHint": "Wire tests", "x-roles": roles}
+        return {
+            "name": name,
+            "x-pack": "governance" if name == "dummy_experimental" else "wiretest",
+            "x-tier": "experimental",
+            "x-visibilityHint": "Wire tests",
+            "x-roles": ["admin"] if name == "wire_admin" else ["builder", "committer", "admin"],
+        }
 
     return {"version": "1.0.0", "tools": [row(name) for name in TOOLS]}
-
-
-def _write_lock(policy: Path) -> None:
-    """What `toolgate contract build` would write, for the five tools that this policy knows."""
-    from tests.wire.site.wiretest import PACK as WIRETEST
-    from toolgate.packs.governance import PACK as GOVERNANCE
-
-    built = contract.build([GOVERNANCE, WIRETEST], load_manifest(policy / MANIFEST_FILE), {})
-    (policy / LOCK_FILE).write_bytes(contract.render(built))
 
 
 @contextmanager
