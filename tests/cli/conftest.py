@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Commands
+from tests.cli.support import Commands, narrow
 
 
 @pytest.fixture
@@ -23,3 +23,11 @@ def home(toolgate: Commands, tmp_path: Path) -> Path:
     """A home as `toolgate init` makes it."""
     assert toolgate("init", "home").code == 0
     return tmp_path / "home"
+
+
+@pytest.fixture
+def served_home(toolgate: Commands, home: Path) -> Path:
+    """A home whose own policy allows one tool: what it serves does not change with the packs."""
+    narrow(home, {"dummy_experimental"})
+    assert toolgate("contract", "build", "--home", str(home)).code == 0
+    return home

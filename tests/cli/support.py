@@ -79,3 +79,11 @@ def serving(*arguments: str, cwd: Path, **environment: str) -> Iterator[tuple[su
         if server.poll() is None:
             server.kill()
         server.communicate(timeout=5)
+
+
+def narrow(home: Path, names: set[str]) -> None:
+    """Leave only these rows in the home's own manifest."""
+    file = home / "policy" / "mcp-tools.policy.json"
+    document = json.loads(file.read_text())
+    document["tools"] = [row for row in document["tools"] if row["name"] in names]
+    file.write_text(json.dumps(document, indent=2))

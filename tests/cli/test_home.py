@@ -209,24 +209,24 @@ ILLS = {
 
 
 @pytest.mark.parametrize("ill", ILLS)
-def test_doctor_names_what_is_wrong_and_the_fix(ill: str, toolgate: Commands, home: Path) -> None:
+def test_doctor_names_what_is_wrong_and_the_fix(ill: str, toolgate: Commands, served_home: Path) -> None:
     make_ill, fix = ILLS[ill]
-    make_ill(home)
-    code, found = checks(toolgate, "--home", str(home), "--port", "0")
+    make_ill(served_home)
+    code, found = checks(toolgate, "--home", str(served_home), "--port", "0")
     assert code == ExitCode.FAILED
     wrong = [row for row in found.values() if not row["ok"]]
     assert [row["check"] for row in wrong] == [ill.split(maxsplit=1)[0]]
     assert fix in f"{wrong[0]['text']} {wrong[0]['fix']}"
 
 
-def test_doctor_finds_a_port_in_use_and_a_store_that_does_not_answer(toolgate: Commands, home: Path) -> None:
+def test_doctor_finds_a_port_in_use_and_a_store_that_does_not_answer(toolgate: Commands, served_home: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         code, found = checks(
             toolgate,
             "--home",
-            str(home),
+            str(served_home),
             "--port",
             str(taken.getsockname()[1]),
             "--stores-consent",
@@ -246,23 +246,23 @@ def test_doctor_wants_a_password_kept_from_others(toolgate: Commands, home: Path
     assert "chmod 600" in str(found["home"]["fix"])
 
 
-def test_tools_list_shows_all_to_the_owner_and_to_a_key_what_it_holds(toolgate: Commands, home: Path) -> None:
-    file = home / "policy" / "mcp-tools.policy.json"
+def test_tools_list_shows_all_to_the_owner_and_to_a_key_what_it_holds(toolgate: Commands, served_home: Path) -> None:
+    file = served_home / "policy" / "mcp-tools.policy.json"
     document = json.loads(file.read_text())
     next(row for row in document["tools"] if row["name"] == "dummy_experimental")["x-roles"] = ["admin"]
     file.write_text(json.dumps(document))
-    assert toolgate("contract", "build", "--home", str(home)).code == 0
+    assert toolgate("contract", "build", "--home", str(served_home)).code == 0
 
     def names(*more: str) -> set[str]:
-        return {row["name"] for row in toolgate("tools", "list", "--home", str(home), "--json", *more).json}
+        return {row["name"] for row in toolgate("tools", "list", "--home", str(served_home), "--json", *more).json}
 
     keys = {
-        role: toolgate("keys", "create", "--role", role, "--home", str(home), "--json").json["key"]
+        role: toolgate("keys", "create", "--role", role, "--home", str(served_home), "--json").json["key"]
         for role in ("builder", "admin")
     }
     assert "dummy_experimental" in names()
     assert "dummy_experimental" in names("--key", keys["admin"])
     assert "dummy_experimental" not in names("--key", keys["builder"])
-    done = toolgate("tools", "list", "--home", str(home), "--key", "tg_wrong")
+    done = toolgate("tools", "list", "--home", str(served_home), "--key", "tg_wrong")
     assert done.code == ExitCode.DENIED
     assert "dummy" not in done.out + done.err

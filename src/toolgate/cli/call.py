@@ -15,7 +15,7 @@ import typer
 from toolgate.cli import output
 from toolgate.cli.options import Flags, Json, with_settings_flags
 from toolgate.config import read_secret
-from toolgate.errors import VERDICTS, ExitCode, Happening, Refusal
+from toolgate.errors import VERDICTS, Happening, Refusal
 
 if TYPE_CHECKING:
     from toolgate.model.envelope import Answer
@@ -207,8 +207,14 @@ def _over_http(url: str, credential: bytes | None, tool: str, arguments: dict[st
         connection.close()
 
 
-def _exit_code(status: int, told: dict[str, Any]) -> int:
+def _exit_code(status: int, told: Any) -> int:
     """Raises: LookupError, TypeError: the body is not one of the dispatch face."""
     if "error_code" in told:
-        return EXIT_CODES[(status, told["error_code"])]
-    return int(told["exitCode"]) if isinstance(told["stdout"], str) else ExitCode.UNAVAILABLE
+        shape: dict[str, Any] = {"error_code": str, "message": str, "details": dict | None}
+        code = EXIT_CODES[(status, told["error_code"])]
+    else:
+        shape = {"stdout": str, "exitCode": int, "stdout_truncated": bool, "output_limit_bytes": int}
+        code = told["exitCode"]
+    if not all(isinstance(told[name], kind) for name, kind in shape.items()):
+        raise TypeError
+    return int(code)
