@@ -34,7 +34,9 @@ def lines_of(stream: IO[bytes]) -> Iterator[tuple[list[bytes], bytes]]:
 
 def last_checkpoint(runs: Mapping[RunName, Sequence[Segment]]) -> dict[str, Any] | None:
     """The newest checkpoint of the newest run that has one: what a run's first record holds of the past."""
-    for name in sorted(runs, reverse=True):
+    # Names tell the second of a start; of two in one second the one written to last is the newer.
+    by_age = sorted(runs, key=lambda name: (name.stamp, runs[name][-1].path.stat().st_mtime_ns))
+    for name in reversed(by_age):
         found = last_checkpoint_of(runs[name])
         if found is not None:
             return {"run": name.id, "size": found["size"], "root": found["root"]}

@@ -1,0 +1,240 @@
+"""A full disk, a directory that cannot be written, a failing sync, a killed process: real ones wherever possible."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.ledger import world
+from tests.ledger.world import INTENT, OUTCOME, numbered, opened
+from toolgate.errors import LedgerUnavailable, StartRefused
+from toolgate.ledger import local
+
+FULL_DISK = """
+import json, resource, signal, sys
+from pathlib import Path
+from tests.ledger import world
+from toolgate.errors import LedgerUnavailable
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+directory = Path(sys.argv[1])
+ledger = world.start(directory)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+written, refused = [], 0
+for number in range(100):
+    try:
+        written.append(ledger.append(world.numbered(world.OUTCOME, number)).seq)
+    except LedgerUnavailable:
+        refused += 1
+size = world.segments(directory)[0].stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, resource.RLIM_INFINITY))
+full = ledger.probe()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+back = ledger.probe()
+written.append(ledger.append(world.numbered(world.OUTCOME, "after")).seq)
+ledger.close()
+print(json.dumps({"written": written, "refused": refused, "full": full, "back": back, "key": str(ledger.verifier)}))
+"""
+
+
+def test_a_full_disk_refuses_and_recovers_without_a_restart(tmp_path: Path) -> None:
+    """The limit is the kernel's own (RLIMIT_FSIZE), in a process of its own: the last line really is cut short."""
+    told = json.loads(world.python(FULL_DISK, tmp_path / "log").stdout)
+    assert told["refused"] > 50
+    assert (told["full"], told["back"]) == (False, True)
+    found = {one["seq"]: one for one in world.records(tmp_path / "log")}
+    assert all(found[seq]["event"] == "outcome" for seq in told["written"])
+    assert sum(one["event"] == "outcome" for one in found.values()) == len(told["written"])
+    from toolgate.kit.note import Verifier
+    from toolgate.ledger.verify import verify
+
+    assert verify(tmp_path / "log", [Verifier.parse(told["key"])]).good
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from tests.ledger import world
+from toolgate.errors import StartRefused
+
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    world.start(Path(sys.argv[1]) / "log")
+except StartRefused as refusal:
+    print(refusal)
+"""
+
+
+def test_a_directory_that_cannot_be_written_refuses_to_start() -> None:
+    place = Path(tempfile.mkdtemp())
+    try:
+        place.chmod(0o555)
+        assert "cannot be" in world.python(READ_ONLY, place).stdout
+        assert list(place.iterdir()) == []
+    finally:
+        shutil.rmtree(place)
+
+
+def test_a_file_where_the_directory_should_be_refuses_to_start(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("")
+    with pytest.raises(StartRefused, match="Make its directory writable"):
+        world.start(tmp_path / "log")
+
+
+def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may drop pages after one failed sync and report success for the next: it is never tried again."""
+    attempts = []
+
+    def failing(descriptor: int) -> None:
+        attempts.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def scenario(ledger: local.LocalLedger) -> None:
+        place = ledger.append(INTENT)
+        with pytest.raises(LedgerUnavailable, match="synced"):
+            await asyncio.wait_for(ledger.durable(place), world.PATIENCE_S)
+        with pytest.raises(LedgerUnavailable, match="restart"):
+            ledger.append(OUTCOME)
+        with pytest.raises(LedgerUnavailable):
+            await ledger.durable(replace(place, seq=place.seq + 1))
+
+    ledger = world.start(tmp_path / "log")
+    monkeypatch.setattr(local, "sync_data", failing)
+    asyncio.run(scenario(ledger))
+    monkeypatch.undo()
+    assert not ledger.probe()
+    ledger.close()
+    assert len(attempts) == 1
+    with opened(tmp_path / "log") as following:
+        found = next(one for one in world.records(tmp_path / "log") if one["event"] == "recovered")
+    assert found["recovered"]["suspect"] is True
+    assert found["recovered"]["unfinished"] == [{"requestId": "r", "seq": 1}]
+    assert world.check(tmp_path / "log", following).good
+
+
+def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = local.sync_data
+
+    def counted(descriptor: int) -> None:
+        real(descriptor)
+        synced.append(os.fstat(descriptor).st_size)
+
+    async def scenario(ledger: local.LocalLedger) -> None:
+        places = [ledger.append(numbered(INTENT, number)) for number in range(50)]
+        await asyncio.wait_for(asyncio.gather(*(ledger.durable(place) for place in places)), world.PATIENCE_S)
+        assert synced[-1] >= world.segments(tmp_path / "log")[0].stat().st_size
+        await ledger.durable(places[0])
+
+    monkeypatch.setattr(local, "sync_data", counted)
+    with opened(tmp_path / "log") as ledger:
+        asyncio.run(scenario(ledger))
+        assert len(synced) < 10, "fifty waiters share a few syncs"
+        for number in range(50):
+            ledger.append(replace(numbered(INTENT, number), event="outcome"))
+
+
+def test_reads_are_synced_soon_without_anyone_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    synced = threading.Event()
+    monkeypatch.setattr(local, "sync_data", lambda descriptor: synced.set())
+    with opened(tmp_path / "log") as ledger:
+        synced.wait(world.PATIENCE_S)
+        synced.clear()
+        ledger.append(OUTCOME)
+        assert synced.wait(world.PATIENCE_S)
+
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from tests.ledger import world
+
+ledger = world.start(Path(sys.argv[1]), run_id="killed")
+for number in range(20):
+    ledger.append(world.numbered(world.OUTCOME, number))
+ledger.append(world.numbered(world.INTENT, "open"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def died(directory: Path) -> Path:
+    """A log whose process was killed in the middle of an effect; its segment."""
+    world.python(DIES, directory, check=False)
+    return world.segments(directory)[0]
+
+
+def test_the_next_start_says_what_a_killed_one_left(tmp_path: Path) -> None:
+    died(tmp_path / "log")
+    assert list((tmp_path / "log").glob("*.lock"))
+    with opened(tmp_path / "log") as ledger:
+        found = world.records(tmp_path / "log")
+        recovered = [one["recovered"] for one in found if one["event"] == "recovered"]
+        assert recovered == [
+            {
+                "run": "killed",
+                "records": 22,
+                "tornBytes": 0,
+                "suspect": False,
+                "unfinished": [{"requestId": "request-open", "seq": 21}],
+            }
+        ]
+        assert world.check(tmp_path / "log", ledger).good
+    with opened(tmp_path / "log"):
+        again = [one for one in world.records(tmp_path / "log") if one["event"] == "recovered"]
+        assert len(again) == 1, "told once"
+
+
+def test_a_line_torn_at_any_byte_is_recovered_from(tmp_path: Path) -> None:
+    """A power cut may leave any part of the last record; what stands before it is good."""
+    segment = died(tmp_path / "log")
+    whole = segment.read_bytes()
+    start_of_last = whole[:-1].rfind(b"\n") + 1
+    for cut in range(start_of_last, len(whole), 37):
+        copy = tmp_path / f"cut-{cut}"
+        shutil.copytree(tmp_path / "log", copy)
+        os.truncate(copy / segment.name, cut)
+        with opened(copy) as ledger:
+            ledger.append(OUTCOME)
+        recovered = next(one["recovered"] for one in records_of_last_run(copy, ledger.run) if "recovered" in one)
+        assert (recovered["records"], recovered["tornBytes"]) == (21, cut - start_of_last)
+        report = world.check(copy, ledger)
+        assert report.good
+        assert sorted(run.torn_bytes for run in report.runs) == [0, cut - start_of_last]
+
+
+def records_of_last_run(directory: Path, run: str) -> list[dict[str, object]]:
+    found = []
+    for line in world.lines(directory):
+        one = json.loads(line)
+        if one["run"] == run:
+            found.append(one)
+    return found
+
+
+def test_a_dead_run_is_recovered_by_one_of_two_that_start_at_once(tmp_path: Path) -> None:
+    died(tmp_path / "log")
+    with opened(tmp_path / "log") as one, opened(tmp_path / "log"):
+        assert sum(found["event"] == "recovered" for found in world.records(tmp_path / "log")) == 1
+        assert world.check(tmp_path / "log", one).good
+
+
+def test_an_outcome_that_could_not_be_written_is_told_at_the_next_start(tmp_path: Path) -> None:
+    with opened(tmp_path / "log") as ledger:
+        ledger.append(numbered(INTENT, "lost"))
+    with opened(tmp_path / "log"):
+        recovered = next(one["recovered"] for one in world.records(tmp_path / "log") if one["event"] == "recovered")
+    assert recovered["unfinished"] == [{"requestId": "request-lost", "seq": 1}]

@@ -1,0 +1,109 @@
+"""What the ledger's tests share: entries, a clock that stands still, a log in a temporary directory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolgate.ledger import LocalLedger, Rules, open_ledger
+from toolgate.ledger.files import runs_in
+from toolgate.ledger.query import lines_of_run
+from toolgate.ledger.verify import Report, verify
+from toolgate.model.call import Caller, Wire
+from toolgate.model.clock import Ids
+from toolgate.model.record import Entry
+
+PATIENCE_S = 5.0
+CALLER = Caller("k1", "builder")
+OUTCOME = Entry(
+    event="outcome",
+    wire=Wire("mcp", "http", "/mcp"),
+    ids=Ids("r", "t", "s"),
+    wall=1_763_240_000.5,
+    tool_id="mcp.tool:lra.validate",
+    status="ok",
+    caller=CALLER,
+    tier="experimental",
+    environment="local",
+    arguments_digest="ab" * 32,
+    input_bytes=40,
+    output_bytes=300,
+    duration_ms=1.25,
+)
+INTENT = replace(OUTCOME, event="intent", durable=True, tool_id="mcp.tool:lra.init")
+ANONYMOUS = replace(
+    OUTCOME,
+    caller=None,
+    tool_id=None,
+    status="error",
+    error={"happening": "missing_key", "code": None, "reason": None},
+)
+QUIET = Rules(checkpoint_seconds=3600.0)
+"""Checkpoints by count only: a test that counts lines does not depend on time."""
+
+
+class StillClock:
+    """Moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_763_240_000.0
+
+    def wall(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def numbered(entry: Entry, number: object) -> Entry:
+    return replace(entry, ids=Ids(f"request-{number}", f"trace-{number}", f"span-{number}"))
+
+
+@contextmanager
+def opened(directory: Path, clock: StillClock | None = None, **more: Any) -> Iterator[LocalLedger]:
+    ledger = start(directory, clock, **more)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def start(directory: Path, clock: StillClock | None = None, **more: Any) -> LocalLedger:
+    given = {"clock": clock or StillClock(), "key_file": directory.parent / "audit.key", "rules": QUIET} | more
+    return open_ledger(directory, **given)
+
+
+def written(directory: Path, count: int, **more: Any) -> LocalLedger:
+    """A finished run with this many calls."""
+    with opened(directory, **more) as ledger:
+        for number in range(count):
+            ledger.append(numbered(OUTCOME, number))
+    return ledger
+
+
+def lines(directory: Path) -> list[bytes]:
+    return [line for segments in runs_in(directory).values() for line in lines_of_run(segments)]
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lines(directory)]
+
+
+def segments(directory: Path) -> list[Path]:
+    return [one.path for found in runs_in(directory).values() for one in found]
+
+
+def check(directory: Path, ledger: LocalLedger, **more: Any) -> Report:
+    return verify(directory, [ledger.verifier], **more)
+
+
+def python(code: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """A real process with this project's code."""
+    command = [sys.executable, "-c", code, *(str(one) for one in arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=check)
