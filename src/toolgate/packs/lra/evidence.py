@@ -1,0 +1,156 @@
+"""Evidence that runs: a claim's WASM module, called once in a sandbox, its answer compared with what the paper expects.
+
+The section that a claim names as evidence says what to run, in attributes that the page's own script can use too:
+
+    <section id="demo-1" class="demo" data-lra-run="wasm/sum.wasm#sum" data-lra-input="2 3" data-lra-expect="5">
+
+A module gets no imports: no clock, no files, no network, nothing but its arguments. Fuel bounds its steps, the store its
+memory. Floats may be compared with `data-lra-tolerance`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isclose
+from typing import TYPE_CHECKING, Any, Final
+
+from toolgate.errors import ToolError
+
+if TYPE_CHECKING:
+    from turbohtml import Element
+
+FUEL: Final = 200_000_000
+"""WASM instructions, roughly: about a second of work."""
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+TABLE_ELEMENTS: Final = 10_000
+MAX_VALUES: Final = 16
+"""Arguments or results of one call."""
+MAX_VALUE_CHARS: Final = 40
+_RUN: Final = re.compile(r"([^#\s]{1,512})#([^\s#]{1,128})")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?|[+-]?inf|nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What an evidence section says should happen."""
+
+    module: str
+    function: str
+    values: tuple[str, ...]
+    expected: tuple[str, ...]
+    tolerance: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A declaration with the module's bytes: all that the sandbox needs, and it travels to a worker process."""
+
+    declared: Declared
+    module: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    ran: bool
+    matched: bool
+    detail: str
+
+
+def declared(element: Element) -> Declared | None:
+    """What the evidence section asks to run; None when it runs nothing, or says so in a way that cannot be read."""
+    named = _RUN.fullmatch((element.attr("data-lra-run") or "").strip())
+    values = (element.attr("data-lra-input") or "").split()
+    expected = (element.attr("data-lra-expect") or "").split()
+    tolerance = (element.attr("data-lra-tolerance") or "0").strip()
+    readable = (
+        named
+        and 0 < len(expected) <= MAX_VALUES
+        and len(values) <= MAX_VALUES
+        and all(len(one) <= MAX_VALUE_CHARS and _NUMBER.fullmatch(one) for one in (*values, *expected, tolerance))
+    )
+    if not named or not readable:
+        return None
+    return Declared(named[1], named[2], tuple(values), tuple(expected), tolerance)
+
+
+def run(trial: Trial) -> Outcome:
+    """Call the function once. Whatever the module does becomes an outcome.
+
+    Raises ToolError UNAVAILABLE: the sandbox is not installed.
+    """
+    try:
+        import wasmtime  # noqa: PLC0415 (an extra: only this function needs it)
+    except ImportError:
+        text = "running evidence needs the WASM sandbox: pip install 'toolgate[wasm]'"
+        raise ToolError("UNAVAILABLE", text) from None
+    try:
+        results = _call(wasmtime, trial)
+    except (wasmtime.WasmtimeError, wasmtime.Trap) as fault:
+        return Outcome(ran=False, matched=False, detail=_why(str(fault)))
+    except ValueError as fault:
+        return Outcome(ran=False, matched=False, detail=str(fault))
+    matched = _matches(results, trial.declared)
+    return Outcome(ran=True, matched=matched, detail=" ".join(str(one) for one in results))
+
+
+def _call(wasmtime: Any, trial: Trial) -> Sequence[Any]:
+    config = wasmtime.Config()
+    config.consume_fuel = True
+    store = wasmtime.Store(wasmtime.Engine(config))
+    store.set_fuel(FUEL)
+    store.set_limits(memory_size=MEMORY_BYTES, table_elements=TABLE_ELEMENTS, instances=1, tables=4, memories=1)
+    module = wasmtime.Module(store.engine, trial.module)
+    if module.imports:
+        raise ValueError("the module wants imports; evidence runs without any")
+    exports = wasmtime.Instance(store, module, []).exports(store)
+    function = exports.get(trial.declared.function)
+    if not isinstance(function, wasmtime.Func):
+        raise ValueError("the module exports no such function")
+    kinds = [str(kind) for kind in function.type(store).params]
+    if len(kinds) != len(trial.declared.values):
+        raise ValueError(f"the function takes {len(kinds)} arguments, {len(trial.declared.values)} are given")
+    answer = function(store, *(_value(text, kind) for text, kind in zip(trial.declared.values, kinds, strict=True)))
+    if answer is None:
+        return []
+    return answer if isinstance(answer, list) else [answer]
+
+
+def _value(text: str, kind: str) -> int | float:
+    if kind in ("i32", "i64"):
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(f"{kind} argument is not an integer")
+        bits = int(kind[1:])
+        if not -(1 << bits - 1) <= int(text) < 1 << bits:
+            raise ValueError(f"{kind} argument is out of range")
+        return int(text)
+    if kind in ("f32", "f64"):
+        return float(text)
+    raise ValueError("the function takes arguments that are not numbers")
+
+
+def _matches(results: Sequence[Any], asked: Declared) -> bool:
+    if len(results) != len(asked.expected):
+        return False
+    return all(_equal(got, want, asked.tolerance) for got, want in zip(results, asked.expected, strict=True))
+
+
+def _equal(got: Any, want: str, tolerance: str) -> bool:
+    if isinstance(got, int):
+        return bool(_INTEGER.fullmatch(want)) and got == int(want)
+    if isinstance(got, float):
+        return isclose(got, float(want), rel_tol=0.0, abs_tol=abs(float(tolerance)))
+    return False
+
+
+def _why(text: str) -> str:
+    """The sandbox's reason in our words: its own texts hold addresses, names and backtraces of the module."""
+    if "fuel" in text:
+        return f"stopped after {FUEL} instructions"
+    if "memory" in text and "limit" in text:
+        return f"wanted more than {MEMORY_BYTES} bytes of memory"
+    if "trap" in text:
+        return "the module trapped"
+    return "not a module that can be run"
