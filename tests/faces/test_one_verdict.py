@@ -1,0 +1,267 @@
+"""One call, one verdict: each row of the table, over each face, from real servers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faces import speak
+from tests.homes import PATIENCE_S, Home, Server, environment, make_home
+
+WRONG_KEY = "tg_000000000000_" + "0" * 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was done, and how each face must spell what happened. Written from the table of the decisions, not from code."""
+
+    tool: str
+    arguments: Any
+    key: str | None
+    mrt: tuple[int, str | None, str | None]
+    """status, error_code, details.reason"""
+    rpc: tuple[int, int | None, str | None]
+    """status, JSON-RPC code, canonical code"""
+    mcp: tuple[int, int, Any]
+    """status (modern), status (handshake), JSON-RPC code or the envelope's code"""
+    exit: int
+
+
+UNAUTHORIZED = (401, -32001, "UNAUTHORIZED")
+ROWS = {
+    "good": Row("unruly_echo", {"text": "x"}, "builder", (200, None, None), (200, None, None), (200, 200, None), 0),
+    "no key": Row("unruly_echo", {}, None, (401, "auth_missing_api_key", None), UNAUTHORIZED, (401, 401, 401), 5),
+    "bad key": Row("unruly_echo", {}, WRONG_KEY, (403, "auth_invalid_api_key", None), UNAUTHORIZED, (401, 401, 401), 5),
+    "role": Row("unruly_admin", {}, "builder", (403, "auth_insufficient_role", None), UNAUTHORIZED, (403, 403, 403), 5),
+    "unknown tool": Row(
+        "no_such",
+        {},
+        "admin",
+        (400, "validation_unknown_method", None),
+        (404, -32004, "NOT_FOUND"),
+        (400, 200, -32602),
+        6,
+    ),
+    "bad arguments": Row(
+        "unruly_write",
+        {},
+        "admin",
+        (400, "validation_failed", "missing_name"),
+        (400, -32602, "INVALID_INPUT"),
+        (200, 200, "INVALID_INPUT"),
+        8,
+    ),
+    "not there": Row(
+        "unruly_raise",
+        {"kind": "missing"},
+        "admin",
+        (404, "validation_mrt_exec_failed", "file_not_found"),
+        (404, -32004, "NOT_FOUND"),
+        (200, 200, "FILE_NOT_FOUND"),
+        1,
+    ),
+    "says no": Row(
+        "unruly_raise",
+        {"kind": "no"},
+        "admin",
+        (400, "validation_mrt_exec_failed", "directory_exists"),
+        (400, -32602, "INVALID_INPUT"),
+        (200, 200, "DIRECTORY_EXISTS"),
+        1,
+    ),
+    "crashed": Row(
+        "unruly_raise",
+        {"kind": "error"},
+        "admin",
+        (500, "internal_error", "crashed"),
+        (500, -32603, "INTERNAL_ERROR"),
+        (200, 200, "EXECUTION_FAILED"),
+        1,
+    ),
+    "deadline": Row(
+        "unruly_sleep",
+        {},
+        "admin",
+        (500, "internal_error", "deadline_exceeded"),
+        (500, -32603, "INTERNAL_ERROR"),
+        (200, 200, "EXECUTION_FAILED"),
+        1,
+    ),
+    "nonsense": Row(
+        "unruly_answer",
+        {"kind": "list"},
+        "admin",
+        (502, "invalid_tool_output", "invalid_output"),
+        (502, -32002, "INVALID_OUTPUT"),
+        (200, 200, "INVALID_OUTPUT"),
+        1,
+    ),
+}
+
+
+def check_mrt(heard: speak.Heard, row: Row) -> None:
+    assert (heard.status, heard.code, heard.reason) == row.mrt
+    if heard.code is not None:
+        body = heard.body
+        assert body["ok"] is False
+        assert body["error"] == {"code": body["error_code"], "message": body["message"], "details": body["details"]}
+        assert body["details"] is None or isinstance(body["details"], dict)
+        assert body["request_id"]
+        assert body["timestamp"].endswith("Z")
+
+
+def check_rpc(heard: speak.Heard, row: Row, *, status: bool = True) -> None:
+    code = heard.code or (None, None)
+    assert code == row.rpc[1:]
+    if status:
+        assert heard.status == row.rpc[0]
+
+
+def check_mcp(heard: speak.Heard, row: Row, status: int | None) -> None:
+    assert (heard.status, heard.code) == (status, row.mcp[2])
+    assert heard.code != -32002, "revision 2026-07-28 forbids emitting it"
+
+
+@pytest.mark.req("000-C-04", "000-C-10", "000-C-11", "000-D-01", "000-D-02", "000-D-03", "002-C1", "001-F4")
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("face", speak.HTTP_FACES)
+def test_over_http(home: Home, server: Server, face: str, name: str) -> None:
+    row = ROWS[name]
+    heard = speak.HTTP_FACES[face](server.port, row.tool, row.arguments, home.keys.get(row.key or "", row.key))
+    if face == "mrt":
+        check_mrt(heard, row)
+    elif face == "rpc":
+        check_rpc(heard, row)
+    else:
+        check_mcp(heard, row, row.mcp[0 if face == "mcp modern" else 1])
+    if heard.status == 401:
+        assert heard.headers["www-authenticate"] == 'Bearer realm="toolgate"'
+
+
+@pytest.mark.parametrize("role", ["builder", "admin"])
+def test_over_stdio(home: Home, role: str) -> None:
+    with speak.stdio(home, role) as peer:
+        for row in ROWS.values():
+            if row.key == role:
+                check_rpc(peer.rpc(row.tool, row.arguments), row, status=False)
+                check_mcp(peer.mcp(row.tool, row.arguments), row, None)
+                check_mcp(peer.mcp(row.tool, row.arguments, modern=False), row, None)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_on_the_command_line(home: Home, name: str) -> None:
+    row = ROWS[name]
+    heard = speak.command_line(home, row.tool, row.arguments, home.keys.get(row.key or "", row.key))
+    assert heard.status == row.exit
+    assert (heard.code, heard.reason) == row.mrt[1:]
+
+
+@pytest.mark.parametrize("key", [None, WRONG_KEY, "${TOOLGATE_KEY}", ""])
+def test_stdio_does_not_start_without_a_good_key_and_says_so_on_standard_error(home: Home, key: str | None) -> None:
+    env = environment() if key is None else environment(TOOLGATE_API_KEY=key)
+    done = subprocess.run(
+        home.command("stdio"), env=env, input=b"", capture_output=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 5
+    assert done.stdout == b""
+    assert b"key" in done.stderr.lower()
+    assert b"Traceback" not in done.stderr
+    if key == "${TOOLGATE_KEY}":
+        assert b"not expanded" in done.stderr
+
+
+@pytest.mark.req("000-D-05", "000-C-09")
+def test_too_many_at_once_over_each_face(home: Home, server: Server) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    holding = [
+        threading.Thread(target=speak.mrt, args=(server.port, "unruly_hold", {}, home.keys["committer"]))
+        for _ in range(10)
+    ]
+    for thread in holding:
+        thread.start()
+    try:
+        for face, say in speak.HTTP_FACES.items():
+            heard = _until_limited(say, server.port, home.keys["committer"])
+            assert heard.status == 429, face
+            assert int(heard.headers["retry-after"]) >= 1
+            expected = {"mrt": "limit_concurrency_exceeded", "rpc": (429, "LIMIT_EXCEEDED")}.get(face, 429)
+            assert heard.code == expected
+        assert speak.mrt(server.port, "unruly_echo", {}, home.keys["builder"]).status == 200
+    finally:
+        (home.workspace / "release").touch()
+        for thread in holding:
+            thread.join(PATIENCE_S)
+    assert speak.mrt(server.port, "unruly_echo", {}, home.keys["committer"]).status == 200, "the slots came back"
+
+
+def _until_limited(say: Any, port: int, key: str) -> speak.Heard:
+    """The ten are on their way; within bounded tries the eleventh meets all of them inside."""
+    for _ in range(200):
+        heard: speak.Heard = say(port, "unruly_echo", {}, key)
+        if heard.status == 429:
+            return heard
+    raise AssertionError("never limited")
+
+
+def test_too_fast_over_each_face(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",), settings="[limits]\nrate_per_minute = 1\n")
+    with home.serving() as server:
+        assert speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status == 200
+        for face, say in speak.HTTP_FACES.items():
+            heard = say(server.port, "unruly_echo", {}, home.keys["admin"])
+            assert heard.status == 429
+            assert 1 <= int(heard.headers["retry-after"]) <= 60
+            expected = {"mrt": "limit_rate_exceeded", "rpc": (429, "LIMIT_EXCEEDED")}.get(face, 429)
+            assert heard.code == expected
+
+
+@pytest.mark.req("001-F5", "001-F1")
+def test_the_misbehaving_dummy_is_caught_by_the_floor_over_every_face(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=("governance",))
+    with home.serving() as server:
+        heard = [say(server.port, "dummy_experimental", {}, home.keys["builder"]) for say in speak.HTTP_FACES.values()]
+    heard.append(speak.command_line(home, "dummy_experimental", {}, home.keys["builder"]))
+    with speak.stdio(home, "builder") as peer:
+        heard += [
+            peer.rpc("dummy_experimental", {}),
+            peer.mcp("dummy_experimental", {}),
+            peer.mcp("dummy_experimental", {}, modern=False),
+        ]
+    for one in heard:
+        envelope = one.envelope
+        assert envelope is not None
+        assert (envelope["success"], envelope["isError"], envelope["decision"]) == (True, False, "warn")
+        assert "code" not in envelope
+        assert envelope["data"] == {"some": "payload"}
+        assert (envelope["tier"], envelope["environment"]) == ("experimental", "local")
+        assert {clamp["field"] for clamp in envelope["clamps"]} == {"decision", "code"}
+        assert set(envelope["audit"]) == {"run", "seq", "leaf"}
+    assert len(heard) == 8
+
+
+def test_a_log_that_cannot_be_written_is_503_on_every_face_and_nothing_runs(tmp_path: Path) -> None:
+    """A real limit on a real process: the audit log may grow to 12 KB and not further."""
+    home = make_home(tmp_path / "home", packs=("unruly",))
+    command = ["sh", "-c", 'ulimit -f 24; exec "$@"', "sh", *home.command("serve", "--port", "0", "--json")]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
+        for _ in range(100):
+            if speak.mrt(port, "unruly_echo", {}, home.keys["admin"]).status == 503:
+                break
+        expected = {"mrt": "unavailable", "rpc": (-32603, "INTERNAL_ERROR")}
+        for face, say in speak.HTTP_FACES.items():
+            heard = say(port, "unruly_write", {"name": "unlogged"}, home.keys["admin"])
+            assert heard.status == 503
+            assert heard.code == expected.get(face, 503)
+        assert not (home.workspace / "unlogged").exists()
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)

@@ -1,0 +1,22 @@
+"""Every MUST of the four documents that is built, as a row with an id; tests carry the ids.
+
+The rows live beside the tests that prove them (`rows.py` in each folder); `test_requirements.py` checks both directions.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def rows() -> dict[str, str]:
+    """Every row of every folder. An id may stand in one folder only."""
+    found: dict[str, str] = {}
+    for path in sorted(HERE.glob("*/rows.py")):
+        for key, sentence in import_module(f"tests.{path.parent.name}.rows").ROWS.items():
+            if key in found:
+                raise ValueError(f"{key} is a row twice; the second one is in {path.parent.name}")
+            found[key] = sentence
+    return found

@@ -1,0 +1,3 @@
+from tests.faces.conftest import home, server
+
+__all__ = ["home", "server"]
