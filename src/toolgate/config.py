@@ -41,7 +41,7 @@ OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "TOOLGATE_HOME": "the home directory, like --home",
     "TOOLGATE_API_KEY": "the caller's key for `toolgate stdio` and `toolgate call`",
     "TOOLGATE_API_KEY_FILE": "a file that holds that key",
-    "TOOLGATE_URL": "the server that `toolgate call` and `toolgate tools list` talk to, like --url",
+    "TOOLGATE_URL": "the server that `toolgate call` talks to, like --url",
     "TOOLGATE_TRACEBACK": "1 shows where Toolgate itself failed",
     "TOOLGATE_REQUIRE": "the test suite: things that must not be skipped",
     "TOOLGATE_VECTORS": "the test suite: a folder of published test vectors",

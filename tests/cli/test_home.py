@@ -128,13 +128,13 @@ def test_config_print_hides_secrets(toolgate: Commands, monkeypatch: pytest.Monk
         assert "geheim" not in done.out + done.err
 
 
-@pytest.mark.parametrize("flag", [spec.flag for spec in SPECS] + ["--host", "--port", "--no-deterministic-ids"])
-@pytest.mark.parametrize("command", ["serve", "stdio"])
-def test_both_servers_take_a_flag_for_every_setting(command: str, flag: str) -> None:
+@pytest.mark.parametrize("command", ["serve", "stdio", "call", "doctor"])
+def test_a_command_with_settings_takes_a_flag_for_every_one(command: str) -> None:
     from toolgate.cli.main import load
 
     flags = {name for parameter in load(command).params for name in (*parameter.opts, *parameter.secondary_opts)}
-    assert flag in flags
+    assert {spec.flag for spec in SPECS} <= flags
+    assert {"--host", "--port", "--home", "--set", "--no-deterministic-ids"} <= flags
 
 
 @pytest.mark.parametrize("client", list(Client))
