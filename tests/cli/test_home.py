@@ -200,6 +200,7 @@ def _edit_tier(home: Path) -> None:
 ILLS = {
     "keys": (lambda home: (home / "keys" / "callers.json").chmod(0o644), "chmod 600"),
     "keys gone": (lambda home: (home / "keys" / "callers.json").unlink(), "toolgate keys create"),
+    "workspace": (lambda home: (home / "workspace").rmdir(), "toolgate init"),
     "home": (lambda home: home.chmod(0o777), "chmod o-w"),
     "secrets": (lambda home: (home / "secrets").chmod(0o755), "chmod 700"),
     "policy": (lambda home: (home / "policy" / "mcp-contract.json").unlink(), ""),

@@ -75,6 +75,15 @@ def test_a_server_without_keys_does_not_start(toolgate: Commands, served_home: P
     assert not (served_home / "runs").exists(), "refused before the log is opened"
 
 
+def test_a_directory_that_is_no_home_is_told_how_to_become_one(toolgate: Commands, tmp_path: Path) -> None:
+    toolgate("keys", "create", "--role", "admin")
+    for command in (["serve", "--port", "0"], ["call", "dummy_experimental"]):
+        done = toolgate(*command)
+        assert done.code == ExitCode.FAILED
+        assert "toolgate init" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_the_development_server_prepares_everything_and_shows_its_keys_once(tmp_path: Path) -> None:
     first = subprocess.Popen(
         [*PROGRAM, "serve", "--dev", "--port", "0"],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
 from toolgate.config import read_secret
 from toolgate.errors import VERDICTS, Happening, Refusal
 
@@ -159,6 +159,7 @@ async def _travel(
     from toolgate.app import build
     from toolgate.model.call import Call, Caller, Wire
 
+    require_workspace(settings)
     app = build(settings)
     wire = Wire(face="cli", transport="stdio", route="call")
     request = Call(wire, tool, arguments, wants_text=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
 from toolgate.errors import ExitCode, StartRefused, ToolgateError
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def _policy(settings: Settings) -> str:
 
 
 def _workspace(settings: Settings) -> str:
+    require_workspace(settings)
     return _writable(settings.paths.workspace)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from toolgate.config import free_value, load_settings
-from toolgate.errors import SettingsError
+from toolgate.errors import SettingsError, StartRefused
 from toolgate.settings import SPECS, Settings, Spec
 
 Home = Annotated[
@@ -38,6 +38,12 @@ class Flags:
 def settings_at(home: Path | None) -> Settings:
     """For commands without settings flags. Raises: SettingsError."""
     return load_settings(home, {}, os.environ)
+
+
+def require_workspace(settings: Settings) -> None:
+    """A home that was never made is told so, before anything else is. Raises: StartRefused."""
+    if not settings.paths.workspace.is_dir():
+        raise StartRefused(f"There is no workspace at {settings.paths.workspace}.\nMake a home: toolgate init DIR")
 
 
 def with_settings_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
 from toolgate.config import read_secret
 from toolgate.errors import Happening, Refusal
 
@@ -84,6 +84,7 @@ def addresses(url: str) -> dict[str, str]:
 def _built(settings: Settings) -> App:
     from toolgate.app import build
 
+    require_workspace(settings)
     app = build(settings)
     for warning in app.warnings:
         output.note(f"note: {warning}")
