@@ -11,9 +11,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from socketserver import StreamRequestHandler, ThreadingTCPServer
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 HEAD_END = b"\r\n\r\n"
+CHUNK = 65536
 
 
 class Shim(ThreadingTCPServer):
@@ -31,7 +32,7 @@ class Shim(ThreadingTCPServer):
         return int(self.server_address[1])
 
     def rewritten(self, head: bytes) -> bytes:
-        first, *lines = head.removesuffix(HEAD_END).split(b"\r\n")
+        first, *lines = head.split(b"\r\n")
         own, theirs = b":%d" % self.port, b":%d" % self.upstream_port
         kept = []
         for line in lines:
@@ -43,37 +44,37 @@ class Shim(ThreadingTCPServer):
         return b"\r\n".join([first, *kept, b"Connection: close", b"X-MCP-API-Key: " + self.key]) + HEAD_END
 
 
-class _Passage(StreamRequestHandler):
+class _Passage(BaseRequestHandler):
     """One connection, one request, one answer."""
 
     server: Shim
 
     def handle(self) -> None:
-        head = self._head()
-        if head is None:
+        head, end, body = self._until_head_ends().partition(HEAD_END)
+        if not end:
             return
         with socket.create_connection(("127.0.0.1", self.server.upstream_port)) as upstream:
-            upstream.sendall(self.server.rewritten(head))
-            threading.Thread(target=self._upwards, args=(upstream,), daemon=True).start()
-            with contextlib.suppress(OSError):
-                while chunk := upstream.recv(65536):
-                    self.connection.sendall(chunk)
+            upstream.sendall(self.server.rewritten(head) + body)
+            upwards = threading.Thread(target=_pump, args=(self.request, upstream), daemon=True)
+            upwards.start()
+            _pump(upstream, self.request)
+            upwards.join()
 
-    def _head(self) -> bytes | None:
-        head = b""
-        while not head.endswith(HEAD_END):
-            line = self.rfile.readline(65536)
-            if not line:
-                return None
-            head += line
-        return head
+    def _until_head_ends(self) -> bytes:
+        read = b""
+        while HEAD_END not in read and (chunk := self.request.recv(CHUNK)):
+            read += chunk
+        return read
 
-    def _upwards(self, upstream: socket.socket) -> None:
-        """The body; and when the client goes away, so does its request."""
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    """Until one side goes away; then the other is told, so that a client that leaves takes its request along."""
+    with contextlib.suppress(OSError):
+        while chunk := source.recv(CHUNK):
+            target.sendall(chunk)
+    for end in (source, target):
         with contextlib.suppress(OSError):
-            while chunk := self.rfile.read1(65536):
-                upstream.sendall(chunk)
-            upstream.shutdown(socket.SHUT_RDWR)
+            end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
