@@ -1,0 +1,134 @@
+"""The index: SQLite's full-text search (FTS5, BM25) in memory, kept equal to the files by path, size and time.
+
+It is a cache: nothing in it is needed after a restart, so it has no file, no migration and no writer's rights.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from toolgate.packs.library.documents import Document, Kind
+
+MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
+"""Characters of text held: some thousand papers. What does not fit is counted, and the answer says so."""
+SNIPPET_TOKENS: Final = 32
+MAX_SNIPPET: Final = 240
+"""Characters: two lines, enough to see why a document was found."""
+SCORE_DIGITS: Final = 6
+"""BM25 is a sum of floats; rounded, equal documents have equal scores on every machine."""
+
+_TABLES: Final = """
+CREATE TABLE files (path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified REAL NOT NULL, kind TEXT, title TEXT);
+CREATE VIRTUAL TABLE words USING fts5(path UNINDEXED, title, text, tokenize = 'porter unicode61 remove_diacritics 2');
+"""
+# A word in the title says more about a document than one in its text.
+_SEARCH: Final = """
+SELECT files.path, files.title, -bm25(words, 0.0, 4.0, 1.0), snippet(words, -1, '', '', '…', ?)
+FROM words JOIN files ON files.path = words.path
+WHERE words MATCH ? AND (? IS NULL OR files.kind = ?) AND substr(files.path, 1, length(?)) = ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    id: str
+    path: str
+    title: str
+    snippet: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells that a file has changed."""
+
+    size: int
+    modified: float
+
+
+class Index:
+    """Safe to use from several threads."""
+
+    def __init__(self, *, max_bytes: int = MAX_INDEX_BYTES) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._database.executescript(_TABLES)
+        self._max_bytes = max_bytes
+        self._used = 0
+
+    def changed(self, present: Mapping[str, Stamp]) -> list[str]:
+        """Forget what is gone; name the files that are new or different, sorted."""
+        with self._lock:
+            known = {
+                path: Stamp(size, modified)
+                for path, size, modified in self._database.execute("SELECT path, size, modified FROM files")
+            }
+            for path in known.keys() - present.keys():
+                self._forget(path)
+        return sorted(path for path, stamp in present.items() if known.get(path) != stamp)
+
+    def put(self, stamps: Mapping[str, Stamp], documents: Iterable[Document]) -> None:
+        """Take in files that were read; those without a document are remembered, so that they are not read again."""
+        by_path = {one.path: one for one in documents}
+        with self._lock:
+            for path, stamp in stamps.items():
+                self._forget(path)
+                self._add(path, stamp, by_path.get(path))
+
+    def skipped(self) -> int:
+        """Files that are not searched: not text, or no room left."""
+        with self._lock:
+            return int(self._database.execute("SELECT count(*) FROM files WHERE kind IS NULL").fetchone()[0])
+
+    def search(self, query: str, *, kind: Kind | None = None, under: str = "") -> list[Hit]:
+        """Every document with all the words, best first; without one, every document with any of them."""
+        words = words_of(query)
+        if not words:
+            return []
+        prefix = f"{under.strip('/')}/" if under.strip("/.") else ""
+        for joint in (" AND ", " OR "):
+            match = joint.join(words)
+            with self._lock:
+                rows = self._database.execute(_SEARCH, (SNIPPET_TOKENS, match, kind, kind, prefix, prefix)).fetchall()
+            if rows:
+                break
+        hits = [_hit(*row) for row in rows]
+        return sorted(hits, key=lambda one: (-one.score, one.path))
+
+    def _add(self, path: str, stamp: Stamp, document: Document | None) -> None:
+        fits = document is not None and self._used + len(document.text) <= self._max_bytes
+        kind, title = (document.kind, document.title) if document is not None and fits else (None, None)
+        row = (path, stamp.size, stamp.modified, kind, title)
+        self._database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?)", row)
+        if document is not None and fits:
+            self._used += len(document.text)
+            self._database.execute("INSERT INTO words VALUES (?, ?, ?)", (path, document.title, document.text))
+
+    def _forget(self, path: str) -> None:
+        found = self._database.execute("SELECT rowid, length(text) FROM words WHERE path = ?", (path,)).fetchone()
+        if found is not None:
+            self._used -= found[1]
+            self._database.execute("DELETE FROM words WHERE rowid = ?", (found[0],))
+        self._database.execute("DELETE FROM files WHERE path = ?", (path,))
+
+
+def words_of(query: str) -> Sequence[str]:
+    """The query's words, each quoted: FTS5's own operators, columns and prefixes are plain text here."""
+    quoted = (word.replace('"', '""') for word in query.split() if any(one.isalnum() for one in word))
+    return [f'"{word}"' for word in quoted]
+
+
+def document_id(path: str) -> str:
+    """Stable for a path, whatever else is in the library."""
+    return sha256(path.encode()).hexdigest()[:16]
+
+
+def _hit(path: str, title: str, score: float, snippet: str) -> Hit:
+    text = " ".join(snippet.split())
+    clipped = text if len(text) <= MAX_SNIPPET else text[: MAX_SNIPPET - 1] + "…"
+    return Hit(document_id(path), path, title, clipped, round(score, SCORE_DIGITS))
