@@ -277,6 +277,36 @@ def test_arguments_by_name_are_text_unless_they_say_json() -> None:
     }
 
 
+def test_a_key_that_no_header_can_carry_is_an_invalid_key(toolgate: Commands) -> None:
+    done = toolgate("call", "x", "--url", "http://127.0.0.1:1", "--key", "tg_a\r\nX-Other: 1")
+    assert done.code == ExitCode.DENIED
+
+
+def test_the_printed_client_configuration_starts_a_server_that_greets(
+    toolgate: Commands, served_home: Path, keys: dict[str, str], tmp_path: Path
+) -> None:
+    """With the one thing a client does to it: expanding the variable."""
+    entry = toolgate("mcp-config", "claude-code", "--stdio", "--home", str(served_home)).json["mcpServers"]["toolgate"]
+    greeting = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+    }
+    environment = {name: value.replace("${TOOLGATE_API_KEY}", keys["builder"]) for name, value in entry["env"].items()}
+    done = subprocess.run(
+        [entry["command"], *entry["args"]],
+        cwd=tmp_path,
+        env=clean_environment(**environment),
+        input=json.dumps(greeting) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "toolgate"
+
+
 def test_a_server_that_is_not_there_is_unavailable(toolgate: Commands) -> None:
     done = toolgate("call", "x", "--url", "http://127.0.0.1:1")
     assert done.code == ExitCode.UNAVAILABLE
