@@ -19,7 +19,7 @@ from toolgate.gate.keys import KeyRing
 from toolgate.model.call import ROLES
 from toolgate.packs.loader import load_packs
 from toolgate.policy import contract
-from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file, load_manifest
+from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "tests" / "site"
@@ -63,7 +63,10 @@ class Home:
     @contextmanager
     def serving(self, *flags: str) -> Iterator[Server]:
         process = subprocess.Popen(
-            self.command("serve", "--port", "0", "--json", *flags), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            self.command("serve", "--port", "0", "--json", *flags),
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         try:
             yield Server(process, _first_line(process))

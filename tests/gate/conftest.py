@@ -19,7 +19,7 @@ WIRE = Wire(face="mrt", transport="http", route="/mrt_dispatch")
 
 @pytest.fixture(scope="session")
 def unruly_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return make_home(tmp_path_factory.mktemp("gate") / "home", packs=("governance", "unruly"))
+    return make_home(tmp_path_factory.mktemp("gate") / "home", packs=("unruly",))
 
 
 @dataclass

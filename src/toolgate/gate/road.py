@@ -17,7 +17,7 @@ owns the caller's slot, and nothing can `travel` without one. A refusal of steps
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Context, Tool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ticket:
     """A call that passed steps 1-3. It owns one slot of its caller until the handler has ended."""
 
@@ -80,6 +80,7 @@ class Road:
     clock: Clock
     ids: IdSource
     max_output_bytes: int
+    under_way: set[Ticket] = field(default_factory=set)
 
     def authenticate(self, credential: bytes | None) -> Caller:
         """Step 1. Raises: Refusal."""
@@ -93,10 +94,23 @@ class Road:
         self.slots.take(caller)
         ids = self.ids.for_call(grant.tool.canonical_id, call.arguments)
         digest, size = self.digest(grant.io.secrets, call.arguments)
-        return Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
+        ticket = Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
+        self.under_way.add(ticket)
+        return ticket
 
     async def travel(self, ticket: Ticket) -> Answer:
         """Steps 4-9. Always an answer; always a record, unless the answer says that none could be written."""
+        try:
+            return await self._travel(ticket)
+        finally:
+            self.under_way.discard(ticket)
+
+    def cancel_all(self) -> None:
+        """The server stops and has waited long enough: what waits is cancelled, and recorded as that."""
+        for ticket in list(self.under_way):
+            ticket.cancel()
+
+    async def _travel(self, ticket: Ticket) -> Answer:
         acted = False
         try:
             arguments = self._validate_in(ticket)  # 4

@@ -7,6 +7,8 @@ size -> content type -> strict JSON -> the face's own reading -> the road.
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +37,10 @@ SSE_HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _COMMON: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_log: Final = logging.getLogger("toolgate.http")
 _DISCONNECT: Final = "http.disconnect"
+MAX_NOTES: Final = 256
+"""Progress notes waiting for one client; a reader slower than that misses some."""
 
 
 class Gone(Exception):
@@ -131,6 +136,9 @@ class HttpApp:
                 reply = await route(head, receive, send)
         except Gone:
             return
+        except Exception as fault:  # noqa: BLE001 (the border: a fault of our own is one line for the operator, one 500 for the caller)
+            _report(fault)
+            reply = self._plain(Happening.TOOL_FAILED)
         if reply is not None:
             await _send(send, reply)
 
@@ -272,7 +280,8 @@ class _ProgressStream:
         self._token = token
         self._send = send
         self._loop = asyncio.get_running_loop()
-        self._news: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=256)
+        self._news: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """What is still to be sent; None after the last note."""
 
     @staticmethod
     def wanted(request: mcp.Request, head: Head, send: Send) -> _ProgressStream | None:
@@ -287,28 +296,29 @@ class _ProgressStream:
         self._loop.call_soon_threadsafe(self._offer, event)
 
     def _offer(self, event: bytes) -> None:
-        if not self._news.full():
+        if self._news.qsize() < MAX_NOTES:
             self._news.put_nowait(event)
 
     async def carry(self, request: mcp.Request, ticket: Ticket, road: Road) -> Reply | None:
         travel = asyncio.ensure_future(road.travel(ticket))
-        travel.add_done_callback(lambda _: self._news.put_nowait(None) if not self._news.full() else None)
+        travel.add_done_callback(lambda _: self._news.put_nowait(None))
         started = False
-        while True:
-            event = await self._news.get()
-            if event is None or travel.done():
-                break
+        while (event := await self._news.get()) is not None:
             if not started:
                 started = True
                 await self._send({"type": "http.response.start", "status": 200, "headers": list(SSE_HEADERS)})
             await self._send({"type": "http.response.body", "body": _event(event), "more_body": True})
         reply = mcp.render(request, await travel)
-        if not started and self._news.empty():
-            return reply
         if not started:
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(SSE_HEADERS)})
+            return reply
         await self._send({"type": "http.response.body", "body": _event(reply.body), "more_body": False})
         return None
+
+
+def _report(fault: Exception) -> None:
+    """Which kind, and where in our code: enough to find it, and nothing of what the caller sent."""
+    frame = traceback.extract_tb(fault.__traceback__)[-1]
+    _log.error("internal error: %s in %s line %s", type(fault).__name__, frame.name, frame.lineno)
 
 
 def _event(message: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 2048
 """Connections the kernel keeps until we take them: a burst of clients is not turned away."""
+LAST_WORDS_S: Final = 0.5
+"""Between giving up and ending: cancelled handlers unwind, their outcomes are written."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -58,10 +61,14 @@ async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -
             limit_concurrency=settings.server.max_connections,
             backlog=BACKLOG,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=int(settings.server.drain_seconds) or 1,
-        )
+        ),
+        on_started=lambda: on_ready(f"http://{_host_text(settings.server.host)}:{port}"),
+        give_up=app.road.cancel_all,
+        drain_s=settings.server.drain_seconds,
     )
-    server.on_started = lambda: on_ready(f"http://{_host_text(settings.server.host)}:{port}")
+    logging.getLogger("uvicorn").setLevel(
+        logging.CRITICAL
+    )  # strangers' malformed requests are no news; ours is the border
     try:
         with _stop_on_signals(server.stop):
             await app.start_services()
@@ -72,21 +79,35 @@ async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handling: the first signal drains, the second stops at once."""
+    """uvicorn's server with our own stopping: the first signal drains, the second (or the drain time) gives up waiting."""
 
-    on_started: Callable[[], None]
+    def __init__(
+        self, config: uvicorn.Config, *, on_started: Callable[[], None], give_up: Callable[[], None], drain_s: float
+    ) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+        self._give_up = give_up
+        self._drain_s = drain_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.on_started()
+        self._on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     def stop(self) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
+        if self.should_exit:
+            self._end_now()
+        else:
+            self.should_exit = True
+            asyncio.get_running_loop().call_later(self._drain_s, self._end_now)
+
+    def _end_now(self) -> None:
+        """Cancelled calls still write their outcome and answer; whoever then still runs is left to the next start."""
+        self._give_up()
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, setattr, self, "force_exit", True)  # noqa: FBT003 (setattr's own)
 
 
 async def _stdio(app: App, settings: Settings, credential: bytes | None) -> int:

@@ -163,8 +163,8 @@ class StdioServer:
         call: Call | None = None
         body: Any = None
         try:
+            body = self._decoded(line)  # first, so that a refusal can name the request it answers
             caller = self._road.authenticate(self._credential)  # 1
-            body = self._decoded(line)
             if isinstance(body, dict) and body.get("method") == rpc.METHOD:
                 call = self._rpc_face.parse(body, "stdio")
                 answer = await self._travel(self._road.enter(caller, call), body.get("id"))  # 2-9

@@ -127,6 +127,13 @@ async def hold(ctx: Context, args: dict[str, Any]) -> Result:
     return Result(data={"held": True})
 
 
+async def wait(ctx: Context, args: dict[str, Any]) -> Result:
+    """Shows that it is inside, then waits like `hold`."""
+    assert ctx.writer is not None
+    ctx.writer.write_bytes("inside", b"")
+    return await hold(ctx, args)
+
+
 def write(ctx: Context, args: dict[str, Any]) -> Result:
     assert ctx.writer is not None
     ctx.writer.write_bytes(args["name"], b"written")
@@ -181,6 +188,7 @@ PACK = Pack(
         tool("unruly_sleep", sleep_for_ever, arguments(), deadline_s=DEADLINE_S),
         tool("unruly_stubborn", stubborn, arguments(), deadline_s=DEADLINE_S),
         tool("unruly_hold", hold, arguments(), deadline_s=30.0),
+        tool("unruly_wait", wait, arguments(), deadline_s=30.0, effect="write"),
         tool("unruly_write", write, {**arguments(name=TEXT), "required": ["name"]}, effect="write"),
         tool("unruly_powers_read", powers, arguments(), effect="read"),
         tool("unruly_powers_write", powers, arguments(), effect="write"),

@@ -1,0 +1,182 @@
+"""Start, ready, drain, stop; and what a live server does with handlers that misbehave."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faces import speak
+from tests.homes import PATIENCE_S, Home, Server, environment, make_home
+
+
+def test_the_first_line_says_where_everything_is(home: Home) -> None:
+    with home.serving() as server:
+        url = server.ready["url"]
+        assert server.ready == {
+            "ready": True,
+            "url": url,
+            "mcp": f"{url}/mcp",
+            "dispatch": f"{url}/mrt_dispatch",
+            "rpc": f"{url}/rpc",
+        }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_calls_under_way_and_ends_with_0(home: Home, number: signal.Signals) -> None:
+    _prepare(home)
+    with home.serving() as server:
+        heard: list[speak.Heard] = []
+        waiting = threading.Thread(
+            target=lambda: heard.append(speak.mrt(server.port, "unruly_wait", {}, home.keys["admin"]))
+        )
+        waiting.start()
+        _until_inside(home)
+        server.process.send_signal(number)
+        _until_closed(server.port)
+        (home.workspace / "release").touch()
+        waiting.join(PATIENCE_S)
+        assert heard[0].status == 200, "the call under way was answered"
+        assert server.process.wait(PATIENCE_S) == 0
+
+
+def test_a_second_signal_does_not_wait(home: Home) -> None:
+    _prepare(home)
+    with home.serving() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+        body = json.dumps({"tool": "unruly_wait", "args": {}})
+        connection.request(
+            "POST", "/mrt_dispatch", body, {"content-type": "application/json", **speak.key_header(home.keys["admin"])}
+        )
+        _until_inside(home)
+        server.process.terminate()
+        _until_closed(server.port)
+        server.process.terminate()
+        assert server.process.wait(PATIENCE_S) == 0
+        connection.close()
+    (home.workspace / "release").touch()
+
+
+def _prepare(home: Home) -> None:
+    for name in ("release", "inside"):
+        (home.workspace / name).unlink(missing_ok=True)
+
+
+def _until_inside(home: Home) -> None:
+    due = time.monotonic() + 5
+    while not (home.workspace / "inside").exists():
+        assert time.monotonic() < due, "the call never got inside"
+        time.sleep(0.005)
+
+
+def _until_closed(port: int) -> None:
+    due = time.monotonic() + 5
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return
+        assert time.monotonic() < due, "still listening"
+
+
+def test_a_taken_port_is_a_clear_refusal_to_start(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            home.command("serve", "--port", str(port)),
+            env=environment(),
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert str(port).encode() in done.stderr
+    assert b"--port 0" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("tool", ["unruly_spin", "unruly_doze", "unruly_sleep", "unruly_stubborn"])
+def test_a_handler_that_never_ends_does_not_stop_the_others(home: Home, server: Server, tool: str) -> None:
+    heard: list[speak.Heard] = []
+    stuck = threading.Thread(target=lambda: heard.append(speak.mrt(server.port, tool, {}, home.keys["admin"])))
+    stuck.start()
+    served = 0
+    while stuck.is_alive():
+        assert speak.mcp_modern(server.port, "unruly_echo", {}, home.keys["builder"]).status == 200
+        served += 1
+    assert served >= 3
+    assert (heard[0].status, heard[0].code, heard[0].reason) == (500, "internal_error", "deadline_exceeded")
+
+
+def test_no_answer_and_no_log_line_holds_what_a_handler_s_exception_said(home: Home, server: Server) -> None:
+    heard = speak.mrt(server.port, "unruly_raise", {"kind": "error"}, home.keys["admin"])
+    assert "secret" not in json.dumps(heard.body)
+    assert "secret/place" not in json.dumps(home.records())
+
+
+def test_long_text_is_cut_at_a_character_and_says_so(home: Home, server: Server) -> None:
+    heard = speak.mrt(server.port, "unruly_text", {"characters": 40_000}, home.keys["admin"])
+    assert heard.body["stdout_truncated"] is True
+    assert heard.body["stdout"] == "é" * 32_768
+    assert heard.body["output_limit_bytes"] == 65_536
+    short = speak.mrt(server.port, "unruly_text", {"characters": 2}, home.keys["admin"])
+    assert (short.body["stdout"], short.body["stdout_truncated"], short.body["stderr"]) == ("éé", False, "")
+
+
+@pytest.mark.req("000-D-04")
+def test_a_success_on_the_dispatch_face_has_the_documents_six_keys(home: Home, server: Server) -> None:
+    body = speak.mrt(server.port, "unruly_echo", {"text": "x"}, home.keys["admin"]).body
+    six = {"schema_version": "1", "tool": "unruly_echo", "exitCode": 0, "stderr": "", "output_limit_bytes": 65536}
+    assert six.items() <= body.items()
+    assert json.loads(body["stdout"]) == {"text": "x"}
+
+
+def test_progress_over_http_is_a_stream_only_for_who_asks(home: Home, server: Server) -> None:
+    message = speak.mcp_message("unruly_chatter", {}, modern=True)
+    message["params"]["_meta"] = {**speak.META, "progressToken": 7}
+    routing = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "unruly_chatter"}
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        **routing,
+        **speak.key_header(home.keys["admin"]),
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    connection.request("POST", "/mcp", json.dumps(message), headers)
+    answer = connection.getresponse()
+    events = [json.loads(part.partition(b"data: ")[2]) for part in answer.read().split(b"\r\n\r\n") if part]
+    connection.close()
+    assert answer.getheader("content-type") == "text/event-stream"
+    assert [one["params"]["progress"] for one in events[:-1]] == [1, 2, 3]
+    assert events[-1]["result"]["structuredContent"]["success"] is True
+    plain = speak.mcp_modern(server.port, "unruly_chatter", {}, home.keys["admin"])
+    assert plain.headers["content-type"] == "application/json"
+
+
+def test_every_answered_call_is_in_the_log_exactly_once(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",))
+    with home.serving() as server:
+        heard = [
+            say(server.port, tool, {}, home.keys.get(role))
+            for say in speak.HTTP_FACES.values()
+            for tool in ("unruly_echo", "unruly_admin", "no_such")
+            for role in ("builder", "admin", "nobody")
+        ]
+    wanted = sorted(one.request_id for one in heard)
+    assert sorted(record["requestId"] for record in home.calls()) == wanted
+    assert len(set(wanted)) == len(heard) == 36
+
+
+def test_commands_that_do_not_serve_load_neither_server_nor_stores() -> None:
+    heavy = {"uvicorn", "sqlalchemy", "httpx2", "httpcore2", "jsonschema_rs", "nacl", "cryptography", "toolgate.app"}
+    code = "import sys; sys.argv[1:] = ['--help']; from toolgate.cli.main import run\ntry: run()\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert heavy.isdisjoint(done.stdout.splitlines()[-1].split())

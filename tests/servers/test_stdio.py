@@ -1,0 +1,168 @@
+"""stdio: the same road, one line a message, and a stream that nothing else can write to."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.faces import speak
+from tests.homes import PATIENCE_S, Home, environment
+
+
+def rpc_line(tool: str, request_id: Any, **arguments: Any) -> dict[str, Any]:
+    return speak.rpc_message(tool, arguments) | {"id": request_id}
+
+
+HOSTILE_LINES = {
+    "not JSON": (b"{", -32700),
+    "two values": (b"{} {}", -32700),
+    "duplicate keys": (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700),
+    "NaN": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700),
+    "not UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', -32700),
+    "deep": (b"[" * 10_000 + b"]" * 10_000, -32700),
+    "a batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+    "a number": (b"5", -32600),
+    "id null": (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+    "id 1.5": (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+    "two megabytes": (b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 2_000_000 + b'"}', -32600),
+}
+
+
+def test_hostile_lines_are_answered_and_the_next_call_works(home: Home) -> None:
+    with speak.stdio(home) as peer:
+        for name, (line, code) in HOSTILE_LINES.items():
+            answer = peer.ask(line)
+            assert (answer["id"], answer["error"]["code"]) == (None, code), name
+            assert peer.rpc("unruly_echo", {"text": name[:60]}).envelope is not None
+
+
+def test_silence_where_the_protocol_wants_silence(home: Home) -> None:
+    with speak.stdio(home) as peer:
+        for line in (
+            b"",
+            b"   ",
+            b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+            b'{"jsonrpc":"2.0","id":9,"result":{}}',
+        ):
+            peer.send(line)
+        assert peer.ask({"jsonrpc": "2.0", "id": "after", "method": "ping"}) == {
+            "jsonrpc": "2.0",
+            "id": "after",
+            "result": {},
+        }
+
+
+def test_calls_run_side_by_side_and_answers_leave_as_they_are_ready(home: Home) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    with speak.stdio(home) as peer:
+        peer.send(rpc_line("unruly_hold", "slow"))
+        assert peer.ask(rpc_line("unruly_echo", "quick"))["id"] == "quick"
+        (home.workspace / "release").touch()
+        assert peer.receive()["id"] == "slow"
+
+
+def test_a_burst_in_one_write_is_answered_whole(home: Home) -> None:
+    with speak.stdio(home) as peer:
+        peer.send(b"\n".join(json.dumps(rpc_line("unruly_echo", n, n=n % 10)).encode() for n in range(500)))
+        assert [peer.receive()["id"] for _ in range(500)] == list(range(500))
+
+
+def test_limits_hold_on_stdio_too(home: Home) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    with speak.stdio(home) as peer:
+        for number in range(10):
+            peer.send(rpc_line("unruly_hold", number))
+        refused = peer.ask(rpc_line("unruly_echo", "eleventh"))
+        assert refused["error"]["code"] == 429
+        (home.workspace / "release").touch()
+        assert sorted(peer.receive()["id"] for _ in range(10)) == list(range(10))
+        assert "result" in peer.ask(rpc_line("unruly_echo", "again"))
+
+
+def test_a_cancelled_call_ends_and_gets_no_answer(home: Home) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    with speak.stdio(home) as peer:
+        for number in range(10):
+            peer.send(speak.mcp_message("unruly_hold", {}, modern=True) | {"id": number})
+        for number in range(10):
+            peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        assert peer.ask(rpc_line("unruly_echo", "next"))["id"] == "next", "no answer of a cancelled call comes before"
+        assert "result" in peer.ask(rpc_line("unruly_echo", "free")), "and every slot is free again"
+
+
+def test_progress_comes_before_its_answer_and_prints_of_a_pack_do_not_come_at_all(home: Home) -> None:
+    with speak.stdio(home) as peer:
+        message = speak.mcp_message("unruly_chatter", {}, modern=True)
+        message["params"]["_meta"] = {**speak.META, "progressToken": "p"}
+        peer.send(message)
+        heard = [peer.receive() for _ in range(4)]
+    assert [one["params"]["progress"] for one in heard[:3]] == [1, 2, 3]
+    assert heard[0]["params"] == {"progressToken": "p", "progress": 1, "total": 3, "message": "part 1"}
+    assert heard[3]["result"]["structuredContent"]["success"] is True
+
+
+def test_a_revoked_key_is_dead_in_the_middle_of_a_stream(home: Home) -> None:
+    key, text = home.ring().create("admin")
+    with speak.stdio(home, text) as peer:
+        assert peer.rpc("unruly_echo", {}).envelope is not None
+        home.ring().revoke(key.id)
+        assert peer.rpc("unruly_echo", {}).code == (-32001, "UNAUTHORIZED")
+        assert peer.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["error"]["code"] == 401
+
+
+def test_the_end_of_input_ends_the_server_promptly_also_with_calls_under_way(home: Home) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    with speak.stdio(home) as peer:
+        peer.send(rpc_line("unruly_hold", 1))
+        assert peer.ask(rpc_line("unruly_echo", 2))["id"] == 2
+    (home.workspace / "release").touch()
+
+
+def test_a_file_can_be_replayed_into_it(home: Home, tmp_path: Any) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_bytes(b"\n".join(json.dumps(rpc_line("unruly_echo", n)).encode() for n in range(5)))
+    with corpus.open("rb") as given, (tmp_path / "out").open("wb") as taken:
+        env = environment(TOOLGATE_API_KEY=home.keys["admin"])
+        done = subprocess.run(
+            home.command("stdio"), env=env, stdin=given, stdout=taken, timeout=PATIENCE_S, check=False
+        )
+    assert done.returncode == 0
+    assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == list(range(5))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(home: Home, number: signal.Signals) -> None:
+    peer = speak.Stdio(home, home.keys["admin"])
+    try:
+        assert peer.rpc("unruly_echo", {}).envelope is not None
+        peer.process.send_signal(number)
+        assert peer.process.wait(PATIENCE_S) == 0
+    finally:
+        peer.close()
+
+
+@pytest.mark.req("002-D1")
+def test_deterministic_ids_are_the_same_over_both_transports_and_in_every_run(home: Home) -> None:
+    seen: list[list[str]] = []
+    for _ in range(2):
+        with speak.stdio(home, "admin", "--deterministic-ids") as peer:
+            calls = [
+                peer.rpc("unruly_echo", {"text": "a"}),
+                peer.mcp("unruly_echo", {"text": "a"}),
+                peer.rpc("unruly_echo", {"text": "b"}),
+            ]
+            seen.append([call.request_id for call in calls])
+    with home.serving("--deterministic-ids") as server:
+        key = home.keys["admin"]
+        calls = [
+            speak.rpc(server.port, "unruly_echo", {"text": "a"}, key),
+            speak.mrt(server.port, "unruly_echo", {"text": "a"}, key),
+        ]
+        calls.append(speak.mcp_modern(server.port, "unruly_echo", {"text": "b"}, key))
+        seen.append([call.request_id for call in calls])
+    assert seen[0] == seen[1] == seen[2]
+    assert len(set(seen[0])) == 3, "the second identical call of a run is told apart"
