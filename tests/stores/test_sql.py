@@ -212,6 +212,13 @@ def test_the_environment_is_local_on_embedded_stores(tmp_path: Path) -> None:
     stores.close()
 
 
+def test_the_environment_is_local_when_no_pack_keeps_the_binding_stores(postgres: Postgres, tmp_path: Path) -> None:
+    stores = SqlStores({"consent": postgres.new_database()}, tmp_path, [BINDING[1]])
+    stores.start()
+    assert environment_of(stores) == ("local", ())
+    stores.close()
+
+
 def test_w08_one_shared_store_of_two_is_local_and_says_why(postgres: Postgres, tmp_path: Path) -> None:
     stores = SqlStores({"consent": postgres.new_database()}, tmp_path, BINDING)
     stores.start()

@@ -70,6 +70,9 @@ class SqlStores:
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._stores
+
     def get(self, name: str) -> SqlStore:
         """Raises: KeyError: no pack has tables in a store of that name."""
         return self._stores[name]
@@ -111,9 +114,9 @@ class _Reading:
 
 def environment_of(stores: SqlStores) -> tuple[Environment, tuple[str, ...]]:
     """Local or cloud, and why, from what is already known: never blocks."""
-    binding = [stores.get(name) for name in BINDING_STORES]
+    binding = [stores.get(name) for name in BINDING_STORES if name in stores]
     shared = [store for store in binding if store.shared]
-    if not shared:
+    if not shared or len(binding) < len(BINDING_STORES):
         return "local", ()
     notes = [f"store {store.name} is not on a shared engine" for store in binding if not store.shared]
     notes += [f"store {store.name} does not answer" for store in shared if not store.answered_lately()]

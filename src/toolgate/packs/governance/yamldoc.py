@@ -139,7 +139,7 @@ def _finished(event: Any, line: int, stack: list[_Open], anchors: dict[str, Node
     anchor: str | None = None
     if isinstance(event, yaml.ScalarEvent):
         _refuse_tag(event, line)
-        node = Scalar(event.value, line, plain=event.style is None, block=event.style in ("|", ">"))
+        node = Scalar(event.value, line, plain=event.style in (None, ""), block=event.style in ("|", ">"))
         anchor = event.anchor
     elif isinstance(event, yaml.AliasEvent):
         # An alias inside its own anchor is not known yet, so no node can hold itself.
