@@ -182,6 +182,8 @@ def _over_http(url: str, credential: bytes | None, tool: str, arguments: dict[st
 
     from toolgate.model import strictjson
 
+    if credential is not None and any(byte < 0x20 or byte == 0x7F for byte in credential):
+        raise Refusal(Happening.INVALID_KEY, "The API key holds a control character.\nCopy it again, on one line.")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
         raise typer.BadParameter("give http://HOST:PORT or https://HOST", param_hint="--url")

@@ -51,12 +51,10 @@ def doctor(flags: Flags, json: Json = False) -> None:
 
 
 def _show(finding: Finding) -> None:
-    screen = output.console()
-    mark, style = ("ok  ", "green") if finding.ok else ("FAIL", "bold red")
-    screen.print(mark, style=style, end=" ")
-    screen.print(f"{finding.check:<10} {finding.text}", markup=False)
+    mark = ("ok  ", "green") if finding.ok else ("FAIL", "bold red")
+    output.line(mark, (f" {finding.check:<10} {finding.text}", ""))
     if finding.fix:
-        screen.print(f"                {finding.fix}", style="bold", markup=False)
+        output.line((f"                {finding.fix}", "bold"))
 
 
 def examine(flags: Flags) -> Iterator[Finding]:

@@ -56,6 +56,13 @@ _ALL: Final[Mapping[str, Entry]] = {
     "policy":     Entry("Check the policy manifest.", "toolgate.cli.policy"),
     "audit":      Entry("Read, verify and prove the audit log.", "toolgate.cli.audit"),
     "explain":    Entry("Say which rule decided about a request.", "toolgate.cli.audit", "explain"),
+    "analyze":    Entry("Find governance dissonance in your files.", "toolgate.packs.governance.cli", member="analyze"),
+    "l0":         Entry("Check L0 invariants on your files.", "toolgate.packs.governance.cli", member="l0"),
+    "adr":        Entry("Check files against accepted decision records.", "toolgate.packs.governance.cli", member="adr"),
+    "fp":         Entry("Review findings and their false-positive rate.", "toolgate.packs.governance.cli", member="fp"),
+    "consent":    Entry("Grant, list and withdraw consent.", "toolgate.packs.governance.cli", member="consent"),
+    "lra":        Entry("Living research artifacts: make, check, sign, verify.", "toolgate.packs.lra.cli"),
+    "consensus":  Entry("Rounds, votes and sealing.", "toolgate.packs.consensus.cli"),
     "pack":       Entry("Start a pack of your own tools.", "toolgate.cli.pack"),
     "version":    Entry("Print the version.", "toolgate.cli.main", "version"),
 }
@@ -96,6 +103,8 @@ def load(name: str) -> Any:
     entry = COMMANDS[name]
     target = getattr(import_module(entry.module), entry.name)
     app = typer.Typer(add_completion=False)
+    if entry.member is not None:
+        return get_group(target).commands[entry.member]
     if isinstance(target, typer.Typer):
         app.add_typer(target, name=name, help=entry.summary)
     else:

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
+
+def line(*parts: tuple[str, str], stderr: bool = False) -> None:
+    """One line of (text, style) pieces. Brackets in a text are no markup; a long line is not broken."""
+    stream = sys.stderr if stderr else sys.stdout
+    if not _wants_colour(stream):
+        stream.write("".join(text for text, _ in parts) + "\n")
+        return
+    from rich.console import Console  # 70 ms that no program has to wait for
+    from rich.text import Text
+
+    Console(stderr=stderr, soft_wrap=True).print(Text.assemble(*parts))
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Rich decides by terminal, NO_COLOR and FORCE_COLOR whether there is colour."""
-    from rich.console import Console
+def _wants_colour(stream: Any) -> bool:
+    """NO_COLOR and FORCE_COLOR (when not empty) decide before the terminal does (no-color.org, force-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
 
-
-def say(text: str, *, style: str = "", stderr: bool = False) -> None:
-    """One piece of text, as it is: brackets in it are no markup."""
-    console(stderr=stderr).print(text, style=style, markup=False)
+def say(text: str, *, style: str = "") -> None:
+    line((text, style))
 
 
 def note(text: str) -> None:
     """For the person at the terminal, not for the program that reads the answer."""
-    say(text, style="dim", stderr=True)
+    line((text, "dim"), stderr=True)
 
 
 def fault(text: str) -> None:
     """What is wrong, and on the lines below it what to do about it."""
     first, *rest = text.split("\n")
-    screen = console(stderr=True)
-    screen.print("error: ", style="bold red", end="")
-    screen.print(first, markup=False)
-    for line in rest:
-        screen.print(f"       {line}", markup=False)
+    line(("error: ", "bold red"), (first, ""), stderr=True)
+    for each in rest:
+        line((f"       {each}", ""), stderr=True)
 
 
 def answer_json(value: Any) -> None:
@@ -47,8 +55,7 @@ def answer_json(value: Any) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as they must be, never cut: people pipe these through grep."""
-    widths = [max(len(line[column]) for line in [headings, *rows]) for column in range(len(headings))]
-    screen = console()
-    for number, line in enumerate([headings, *rows]):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        screen.print(text.rstrip(), style="bold" if number == 0 else "", markup=False)
+    widths = [max(len(cells[column]) for cells in [headings, *rows]) for column in range(len(headings))]
+    for number, cells in enumerate([headings, *rows]):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        line((text.rstrip(), "bold" if number == 0 else ""))
