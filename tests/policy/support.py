@@ -50,15 +50,18 @@ def accepted(number: str, status: str = "accepted") -> dict[str, Adr]:
     return {number: Adr(number, status, "0" * 64)}
 
 
-def run(*arguments: str, cwd: Path, path: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The real command line in a real process. `path` is put before everything that is installed."""
+    environ = {"PYTHONPATH": str(path)} if path else {}
+    return python("from toolgate.cli.main import run; run()", *arguments, cwd=cwd, **environ)
+
+
+def python(code: str, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
-    env |= environ | ({"PYTHONPATH": str(path)} if path else {})
-    code = "from toolgate.cli.main import run; run()"
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=cwd,
-        env=env,
+        env=env | environ,
         capture_output=True,
         text=True,
         timeout=30,

@@ -196,7 +196,7 @@ manifests = st.lists(rows, max_size=4, unique_by=lambda each: each.name).map(lam
 
 
 def _no_more(base: Row, asked: Row) -> bool:
-    lower = asked.tier == base.tier or asked.tier == "experimental"
+    lower = asked.tier in (base.tier, "experimental")
     return asked.roles <= base.roles and lower and asked.pack == base.pack and asked.adr in (None, base.adr)
 
 

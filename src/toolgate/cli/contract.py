@@ -151,16 +151,13 @@ def _summary(changes: Sequence[Change]) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All or nothing, and nothing when it is already so. Side effects: writes beside `path`, then renames.
-
-    Raises: StartRefused: the place cannot be written.
-    """
+    """All or nothing, and nothing when it is already so. Side effects: writes beside `path`, then renames."""
     if path.exists() and path.read_bytes() == data:
         return
     temporary = path.with_name(path.name + ".new")
     try:
         temporary.write_bytes(data)
         temporary.replace(path)
-    except OSError as fault:
+    except OSError:
         temporary.unlink(missing_ok=True)
-        raise StartRefused(f"{path} cannot be written ({fault.strerror}).\nMake the directory writable.") from None
+        raise

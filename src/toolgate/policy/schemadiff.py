@@ -193,10 +193,16 @@ def _properties(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path
         if name not in after:
             yield "breaking", what, f"{what} is gone"
         elif name not in before:
-            needed = side == "argument" and name in new.get("required", ())
-            yield "breaking" if needed else "widening", what, f"{what} is new" + (" and required" if needed else "")
+            breaks = side == "argument" and (name in new.get("required", ()) or _took_any_name(old))
+            yield "breaking" if breaks else "widening", what, f"{what} is new"
         else:
             yield from schema_changes(before[name], after[name], side=side, path=inner)
+
+
+def _took_any_name(schema: Mapping[str, Any]) -> bool:
+    """Where a name passed before it was listed, listing it with a schema takes values away."""
+    closed = schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False
+    return not closed or "patternProperties" in schema
 
 
 def _required(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Told]:
