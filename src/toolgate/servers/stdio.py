@@ -12,6 +12,7 @@ import contextlib
 import os
 import stat
 import sys
+import threading
 from collections.abc import Coroutine, Generator
 from dataclasses import replace
 from functools import partial
@@ -227,10 +228,14 @@ class StdioServer:
         token = request.progress_token
         if token is None:
             return call
-        loop = asyncio.get_running_loop()
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
 
         def progress(done: int, total: int | None, message: str) -> None:
-            loop.call_soon_threadsafe(self._push, mcp.progress_message(token, done, total, message))
+            note = mcp.progress_message(token, done, total, message)
+            if threading.get_ident() == here:
+                self._push(note)  # at once: the answer of a tool that never waits would overtake it
+            else:
+                loop.call_soon_threadsafe(self._push, note)
 
         return replace(call, progress=progress)
 
