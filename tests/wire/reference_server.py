@@ -41,6 +41,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "wire_echo": lambda arguments: {"text": arguments["text"] * arguments.get("times", 1)},
     "wire_fail": _say_no,
     "wire_progress": lambda arguments: {"text": arguments["text"]},
+    "wire_steps": lambda arguments: {"text": arguments["text"]},
     "wire_admin": lambda arguments: {"text": arguments["text"]},
 }
 DEFINITIONS = {tool.name: tool for tool in sorted([DUMMY, *PACK.tools], key=lambda tool: tool.name)}

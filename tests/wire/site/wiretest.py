@@ -14,7 +14,7 @@ from toolgate.model.tool import Context, Pack, Result, Tool
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 200, "description": "What to say back."}
 _TEXT_ONLY = {"type": "object", "properties": {"text": _TEXT}, "required": ["text"], "additionalProperties": False}
 STEPS = 3
-"""Progress notes that `wire_progress` sends before it answers."""
+"""Progress notes that `wire_progress` and `wire_steps` send before they answer."""
 
 
 def _echo(_ctx: Context, args: dict[str, Any]) -> Result:
@@ -77,6 +77,17 @@ PACK = Pack(
             effect="read",
             deadline_s=5,
             run=_count,
+        ),
+        Tool(
+            name="wire_steps",
+            id="wiretest.steps",
+            summary="Report progress without waiting, then say it again.",
+            input_schema=_TEXT_ONLY,
+            output_schema=_TEXT_ONLY,
+            effect="read",
+            deadline_s=5,
+            run=_count,
+            inline=True,  # the answer is there before the first note could leave
         ),
         Tool(
             name="wire_admin",
