@@ -215,7 +215,7 @@ def a304(paper: Paper) -> Iterator[Hit]:
 
 def a401(paper: Paper) -> Iterator[Hit]:
     sizes = paper.artifact.sizes
-    own = _own_files(paper)
+    own = own_files(paper)
     scripts = sum(sizes[name] for name in own if name.endswith((".js", ".mjs")))
     styles = sum(sizes[name] for name in own if name.endswith(".css"))
     total = len(paper.artifact.html) + sum(sizes[name] for name in own)
@@ -228,7 +228,7 @@ def a401(paper: Paper) -> Iterator[Hit]:
             yield paper.missing(f"{what}: {size // 1024} KB, more than {limit // 1024} KB")
 
 
-def _own_files(paper: Paper) -> set[str]:
+def own_files(paper: Paper) -> set[str]:
     """Files of the artifact that the page or its styles load by name (not what scripts may fetch later)."""
     found: set[str] = set()
     for load in paper.loads:
@@ -247,7 +247,7 @@ def a402(paper: Paper) -> Iterator[Hit]:
     line = worker.line_of_assets(code)
     there = set(paper.artifact.sizes)
     absent = sorted(name for name in listed if name not in ("./", ".") and name.removeprefix("./") not in there)
-    forgotten = sorted(_own_files(paper) - {name.removeprefix("./") for name in listed})
+    forgotten = sorted(own_files(paper) - {name.removeprefix("./") for name in listed})
     if absent:
         yield Hit(f"the worker lists files that are not there: {', '.join(absent)[:200]}", "sw.js", line, 1)
     if forgotten:

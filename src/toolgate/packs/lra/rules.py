@@ -63,7 +63,7 @@ _CHECKS: Final = (
           "Put the full licence text into a file named LICENSE beside the page.", fixable=True),
     _rule("B12", "LICENSE is a recognised full licence text", "3.4",
           "A stub or an altered text grants nobody anything.",
-          "Copy the complete, unchanged text of the licence into LICENSE.", fixable=True),
+          "Copy the complete, unchanged text of the licence into LICENSE."),
     _rule("B13", "CITATION.cff exists", "3.1",
           "Reference managers and archives read the citation from it.",
           "Add a CITATION.cff (YAML, cff-version 1.2.0) beside the page."),

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TierName = Literal["NONE", "BRONZE", "SILVER", "GOLD"]
 TIER_NAMES: Final[tuple[TierName, ...]] = ("NONE", "BRONZE", "SILVER", "GOLD")
 """Worst first."""
-MAX_HITS: Final = 25
-"""Places shown for one rule: the twenty-sixth dangling link teaches nothing new."""
+MAX_HITS: Final = 10
+"""Places shown for one rule: the eleventh dangling link teaches nothing new, and the largest report stays under 1 MiB."""
 MAX_MESSAGE: Final = 400
 
 _SEVERITIES: Final[dict[str, Severity]] = {"bronze": "high", "silver": "medium", "gold": "medium", "advisory": "low"}
