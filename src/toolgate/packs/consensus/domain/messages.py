@@ -149,17 +149,24 @@ def _decode_checkpoint(data: bytes) -> Checkpoint:
     return Checkpoint(network, round_id, sender, epoch, leaves, data[-SIGNATURE_BYTES:])
 
 
-def check(network: Network, message: Message) -> None:
-    """Is this a message of this network, by a member, truly signed? The cheap questions come first.
+def check_sender(network: Network, message: Message) -> None:
+    """Could this be a message of this network, by a member? Costs nothing, so it is asked before signatures are.
 
-    Raises: MessageFault WRONG_NETWORK, NOT_ARBITER, BAD_SIGNATURE.
+    Raises: MessageFault WRONG_NETWORK, NOT_ARBITER.
     """
     if message.network != network.id:
         raise MessageFault("WRONG_NETWORK", "the message belongs to another arbiter set or other parameters")
-    key = network.keys.get(message.sender)
-    if key is None:
+    if message.sender not in network.keys:
         raise MessageFault("NOT_ARBITER", "the sender is not in the arbiter set")
     if type(message) is Checkpoint and network.proposer_of(message.round) != message.sender:
         raise MessageFault("NOT_ARBITER", "only a round's proposer can give it a checkpoint")
-    if not key.verify(message.signed_bytes(), message.signature):
+
+
+def check(network: Network, message: Message) -> None:
+    """Is this a message of this network, by a member, truly signed?
+
+    Raises: MessageFault WRONG_NETWORK, NOT_ARBITER, BAD_SIGNATURE.
+    """
+    check_sender(network, message)
+    if not network.keys[message.sender].verify(message.signed_bytes(), message.signature):
         raise MessageFault("BAD_SIGNATURE", "the signature does not belong to these bytes and this sender")

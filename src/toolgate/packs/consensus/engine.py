@@ -1,0 +1,261 @@
+"""What an arbiter does, each as one transaction: open a round, vote, take in messages, seal, look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolgate.errors import ToolError
+from toolgate.kit.sql import sql
+from toolgate.packs.consensus.domain.arbiters import MAX_ROUND
+from toolgate.packs.consensus.domain.evidence import Level
+from toolgate.packs.consensus.domain.messages import ACCEPT, Checkpoint, Statement, Vote, decode
+from toolgate.packs.consensus.domain.replica import checkpoint_for, may_accept, state_hash
+from toolgate.packs.consensus.guard import signed_vote
+from toolgate.packs.consensus.store import MAX_OPEN_ROUNDS, SqlShelf, enter, glance, record, unpack
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from toolgate.packs.consensus.domain.arbiters import Network
+    from toolgate.packs.consensus.domain.messages import Message
+    from toolgate.packs.consensus.domain.replica import Replica
+    from toolgate.packs.consensus.domain.rounds import Round
+    from toolgate.packs.consensus.guard import Signer
+
+OWN: str = "self"
+"""Where our own messages come from: a peer is never told what it told us."""
+
+
+class Standing(NamedTuple):
+    """A round as it stands after what was done."""
+
+    round: Round
+    epoch: int
+    vote: Vote | None = None
+
+
+def propose(connection: Connection, network: Network, signer: Signer, said: Statement, recorded: str) -> Standing:
+    """Open a round with our own signed ACCEPT (decision 73). Raises: ToolError NOT_ARBITER, TOO_MANY_OPEN_ROUNDS."""
+    _require_member(network, signer)
+    replica = enter(connection, network)
+    return _open(connection, replica, signer, _next_round(connection, network, signer), said, recorded)
+
+
+def _open(
+    connection: Connection,
+    replica: Replica,
+    signer: Signer,
+    round_id: int,
+    said: Statement,
+    recorded: str,
+    *more: Message,
+) -> Standing:
+    shelf = replica.shelf
+    assert isinstance(shelf, SqlShelf)
+    if shelf.open_counts().get(signer.sender, 0) >= MAX_OPEN_ROUNDS:
+        raise ToolError(
+            "TOO_MANY_OPEN_ROUNDS",
+            f"{MAX_OPEN_ROUNDS} rounds of this arbiter wait for votes; let some be decided first",
+        )
+    vote = signed_vote(connection, replica, signer, round_id, said, explicit=False)
+    record(connection, replica, [*more, vote], source=OWN, recorded=recorded)
+    return Standing(shelf.get(round_id), replica.epoch, vote)
+
+
+def _next_round(connection: Connection, network: Network, signer: Signer) -> int:
+    """By our own messages alone: a stranger's vote for a far-away round must not use up our numbers."""
+    highest = connection.execute(
+        sql(
+            "SELECT MAX(round) FROM consensus_message WHERE network = :network AND sender = :sender"
+            " AND (round - 1) % :size = :index"
+        ),
+        {
+            "network": network.id.hex(),
+            "sender": signer.sender.hex(),
+            "size": network.size,
+            "index": network.index_of(signer.sender),
+        },
+    ).scalar()
+    number = network.next_round_of(signer.sender, highest or 0)
+    if number > MAX_ROUND:
+        raise ToolError("TOO_MANY_OPEN_ROUNDS", "this arbiter has used up its round numbers")
+    return number
+
+
+def cast(
+    connection: Connection, network: Network, signer: Signer, round_id: int, said: Statement, recorded: str
+) -> Standing:
+    """Vote by name. Raises: ToolError ROUND_NOT_FOUND, NOT_ARBITER, ALREADY_VOTED, EQUIVOCATION_REFUSED, STALE_EPOCH."""
+    _require_member(network, signer)
+    replica = enter(connection, network)
+    one = _existing(replica, round_id)
+    checkpoint = one.checkpoints.get(said.rule)
+    if checkpoint is not None and said.kind == ACCEPT and not one.sealed:
+        _require_acceptable(replica, checkpoint)
+    vote = signed_vote(connection, replica, signer, round_id, said, explicit=True)
+    record(connection, replica, [vote], source=OWN, recorded=recorded)
+    return Standing(one, replica.epoch, vote)
+
+
+def _require_acceptable(replica: Replica, checkpoint: Checkpoint) -> None:
+    fault = may_accept(checkpoint, replica.epoch, replica.shelf)
+    if fault == "STALE_EPOCH":
+        raise ToolError(
+            "STALE_EPOCH", f"the checkpoint seals epoch {checkpoint.epoch}; this arbiter is in {replica.epoch}"
+        )
+    if fault:
+        raise ToolError(fault, "the checkpoint covers a round that is not certified here yet", missing=True)
+
+
+def look(connection: Connection, network: Network, round_id: int) -> Standing:
+    """Raises: ToolError ROUND_NOT_FOUND."""
+    replica = glance(connection, network)
+    return Standing(_existing(replica, round_id), replica.epoch)
+
+
+def last_evidence(connection: Connection, network: Network, round_id: int) -> bytes | None:
+    """The evidence of the round's last rise."""
+    text = connection.execute(
+        sql(
+            "SELECT evidence FROM consensus_rise WHERE network = :network AND round = :round"
+            " ORDER BY level DESC LIMIT 1"
+        ),
+        {"network": network.id.hex(), "round": round_id},
+    ).scalar()
+    return unpack(text) if text else None
+
+
+def _existing(replica: Replica, round_id: int) -> Round:
+    one = replica.shelf.get(round_id)
+    if not one.votes and not one.checkpoints:
+        raise ToolError("ROUND_NOT_FOUND", f"no vote of round {round_id} is known here", missing=True)
+    return one
+
+
+def _require_member(network: Network, signer: Signer) -> None:
+    if signer.sender not in network.keys:
+        raise ToolError("NOT_ARBITER", "this server's voting key is not in the arbiter set: it can only look on")
+
+
+def seal(connection: Connection, network: Network, signer: Signer, recorded: str) -> Standing:
+    """Propose a checkpoint over every certificate that is not ABSOLUTE yet; it takes effect at its round's QUORUM.
+
+    Raises: ToolError NOT_ARBITER, TOO_MANY_OPEN_ROUNDS, NOTHING_TO_SEAL.
+    """
+    _require_member(network, signer)
+    replica = enter(connection, network)
+    covered = [
+        replica.shelf.get(each) for level in (Level.HARD, Level.QUORUM) for each in replica.shelf.at_level(level)
+    ]
+    round_id = _next_round(connection, network, signer)
+    made = checkpoint_for(network, signer.sender, round_id, replica.epoch, covered)
+    if not made.leaves:
+        raise ToolError("NOTHING_TO_SEAL", "no round has reached QUORUM since the last checkpoint")
+    made = made._replace(signature=signer.sign(made.signed_bytes()))
+    return _open(connection, replica, signer, round_id, made.statement(), recorded, made)
+
+
+def accept_checkpoints(connection: Connection, network: Network, signer: Signer, recorded: str) -> list[int]:
+    """Vote for every open checkpoint whose certificates we all hold; the rounds voted in.
+
+    An arbiter vouches for what it can check itself, so nobody needs to be asked.
+    """
+    if signer.sender not in network.keys:
+        return []
+    replica = enter(connection, network)
+    voted: list[int] = []
+    for one in _open_checkpoints(connection, replica, signer):
+        for checkpoint in sorted(one.checkpoints.values()):
+            said = checkpoint.statement()
+            if one.count(said) and may_accept(checkpoint, replica.epoch, replica.shelf) is None:
+                vote = signed_vote(connection, replica, signer, one.id, said, explicit=False)
+                record(connection, replica, [vote], source=OWN, recorded=recorded)
+                voted.append(one.id)
+                break
+    return voted
+
+
+def _open_checkpoints(connection: Connection, replica: Replica, signer: Signer) -> list[Round]:
+    """Undecided rounds with a checkpoint in which this key has not said anything."""
+    rows = connection.execute(
+        sql(
+            "SELECT id FROM consensus_round AS r WHERE network = :network AND outcome = 'OPEN'"
+            " AND NOT EXISTS (SELECT 1 FROM consensus_signed AS s"
+            " WHERE s.network = r.network AND s.sender = :sender AND s.round = r.id)"
+            " AND NOT EXISTS (SELECT 1 FROM consensus_message AS m"
+            " WHERE m.network = r.network AND m.sender = :sender AND m.round = r.id) ORDER BY id"
+        ),
+        {"network": replica.network.id.hex(), "sender": signer.sender.hex()},
+    )
+    rounds = [replica.shelf.get(row.id) for row in rows.all()]
+    return [one for one in rounds if one.checkpoints]
+
+
+class Status(NamedTuple):
+    epoch: int
+    clock: int
+    messages: int
+    levels: dict[str, int]
+    outcomes: dict[str, int]
+    equivocators: list[str]
+    state: bytes
+
+
+def status(connection: Connection, network: Network) -> Status:
+    place = {"network": network.id.hex()}
+    replica = glance(connection, network)
+    rows = connection.execute(
+        sql("SELECT id, level, outcome, digest FROM consensus_round WHERE network = :network"), place
+    ).all()
+    guilty = connection.execute(
+        sql("SELECT DISTINCT sender FROM consensus_equivocation WHERE network = :network ORDER BY sender"), place
+    )
+    messages = connection.execute(sql("SELECT COUNT(*) FROM consensus_message WHERE network = :network"), place)
+    return Status(
+        replica.epoch,
+        replica.clock,
+        messages.scalar_one(),
+        {level.name: sum(row.level == level for row in rows) for level in Level},
+        {name: sum(row.outcome == name for row in rows) for name in ("OPEN", "ACCEPTED", "REJECTED", "SAFETY_FAULT")},
+        [row.sender for row in guilty],
+        state_hash(network, [(row.id, bytes.fromhex(row.digest)) for row in rows]),
+    )
+
+
+class Entry(NamedTuple):
+    """One message of the log, for people."""
+
+    seq: int
+    recorded: str
+    source: str
+    message: Message
+
+
+class Climb(NamedTuple):
+    level: Level
+    epoch: int
+    recorded: str
+    evidence: bytes
+
+
+def history(connection: Connection, network: Network, round_id: int) -> tuple[list[Entry], list[Climb]]:
+    """Who said what and when it rose, in the order this store learnt it."""
+    place = {"network": network.id.hex(), "round": round_id}
+    entries = connection.execute(
+        sql(
+            "SELECT seq, recorded, source, data FROM consensus_message"
+            " WHERE network = :network AND round = :round ORDER BY seq"
+        ),
+        place,
+    )
+    rises = connection.execute(
+        sql(
+            "SELECT level, epoch, recorded, evidence FROM consensus_rise"
+            " WHERE network = :network AND round = :round ORDER BY level"
+        ),
+        place,
+    )
+    return (
+        [Entry(row.seq, row.recorded, row.source, decode(unpack(row.data))) for row in entries],
+        [Climb(Level(row.level), row.epoch, row.recorded, unpack(row.evidence)) for row in rises],
+    )

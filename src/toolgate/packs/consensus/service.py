@@ -1,0 +1,258 @@
+"""What an arbiter does between calls: exchange messages with the others, accept their checkpoints, seal on schedule."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from toolgate.errors import SettingsError, StartRefused, StoreUnavailable, ToolError
+from toolgate.model import strictjson
+from toolgate.packs.consensus import engine
+from toolgate.packs.consensus.domain import vrf
+from toolgate.packs.consensus.gossip import (
+    MAX_EVENTS,
+    PeerState,
+    Quotas,
+    Reply,
+    Request,
+    answer,
+    keep_peer_state,
+    page_after,
+    peer_state,
+    read_reply,
+    take_in,
+)
+from toolgate.packs.consensus.node import Node, open_node
+from toolgate.packs.consensus.settings import Peer, network_of, peers_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from toolgate.model.powers import Bus, Egress, Secrets
+    from toolgate.model.tool import ServiceContext
+
+EXCHANGE_TIMEOUT_S: Final = 5.0
+MAX_PAGES: Final = 64
+"""Exchanges with one peer in one turn: a late joiner reads 16 000 messages, then the others get their turn."""
+MAX_PENALTY_TURNS: Final = 64
+"""Turns a lying or silent peer is left alone at most; doubled with each failure, so that a dead peer costs little."""
+RPC_TOOL: Final = "mcp.tool:consensus.gossip"
+
+
+class Wire(Protocol):
+    async def exchange(self, peer: Peer, request: Request) -> Reply:
+        """Raises: ToolError: the peer cannot be reached, refused, or does not answer like an arbiter."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HttpWire:
+    """Through the other server's own gate: its `/rpc`, with the key it gave us."""
+
+    net: Egress
+    secrets: Secrets
+
+    async def exchange(self, peer: Peer, request: Request) -> Reply:
+        if peer.url is None or peer.api_key is None:
+            raise ToolError("TARGET_NOT_FOUND", "the settings give no url or api_key for this arbiter", missing=True)
+        body = {
+            "jsonrpc": "2.0",
+            "id": "gossip",
+            "method": "mcp.tool.invoke",
+            "params": {"tool": RPC_TOOL, "input": request.to_json()},
+        }
+        headers = {"Content-Type": "application/json", "X-MCP-API-Key": self.secrets.read(peer.api_key)}
+        fetched = await self.net.fetch(
+            f"{peer.url}/rpc",
+            method="POST",
+            headers=headers,
+            body=strictjson.dumps(body),
+            max_bytes=strictjson.MAX_BYTES,
+            timeout_s=EXCHANGE_TIMEOUT_S,
+        )
+        try:
+            return read_reply(strictjson.loads(fetched.body)["result"]["data"])
+        except (strictjson.JsonFault, TypeError, KeyError):
+            raise ToolError("BAD_RESPONSE", f"the peer answered {fetched.status} and no result") from None
+
+
+@dataclass(frozen=True, slots=True)
+class NatsWire:
+    """Over a broker that is trusted with nothing: it can drop, delay and repeat, and that is all it can do."""
+
+    bus: Bus
+    network: bytes
+
+    def subject(self, sender: bytes) -> str:
+        return f"toolgate.consensus.{self.network.hex()}.{sender.hex()}"
+
+    async def exchange(self, peer: Peer, request: Request) -> Reply:
+        data = strictjson.dumps(request.to_json())
+        answered = await self.bus.request(self.subject(peer.sender), data, timeout_s=EXCHANGE_TIMEOUT_S)
+        try:
+            return read_reply(strictjson.loads(answered))
+        except strictjson.JsonFault:
+            raise ToolError("BAD_RESPONSE", "the peer did not answer like an arbiter") from None
+
+    async def serve(self, node: Node) -> None:
+        """Answer others as `consensus_gossip` does. The quota is per claimed sender: NATS says no more about them."""
+        quotas = Quotas()
+
+        async def handle(data: bytes) -> bytes:
+            try:
+                asked = strictjson.loads(data)
+                request = Request(asked["peer_id"], asked["events"], asked["after"], asked.get("store", ""))
+                sound = type(request.after) is int and 0 <= request.after < 2**53 and len(request.events) <= MAX_EVENTS
+                if not (sound and all(isinstance(each, str) for each in (*request.events, request.peer_id))):
+                    return b"{}"
+                return strictjson.dumps(await answer(node, request, quotas, f"nats {request.peer_id[:64]}"))
+            except (strictjson.JsonFault, TypeError, KeyError, ToolError, StoreUnavailable):
+                return b"{}"  # whoever asked sees no arbiter's answer and turns to the next one
+
+        await self.bus.serve(self.subject(node.signer.sender), handle)
+
+
+@dataclass(slots=True)
+class Gossip:
+    """The loop of one node."""
+
+    node: Node
+    peers: list[Peer]
+    wires: list[Wire]
+    settings: dict[str, Any]
+    _turn: int = 0
+    _next: int = 0
+    _penalty: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Peer -> (turn from which it is asked again, turns of the last penalty)."""
+    _epoch: int = -1
+    _epoch_since: float = 0.0
+
+    async def run(self) -> None:
+        while True:
+            with suppress(ToolError, StoreUnavailable):  # the store or our key is away: the next turn asks again
+                await self.turn()
+            await asyncio.sleep(self.settings["gossip_ms"] / 1000)
+
+    async def turn(self) -> None:
+        """One round of exchanges, then what follows from what was learnt."""
+        self._turn += 1
+        await asyncio.gather(*(self._with(peer) for peer in self._chosen()))
+        node = self.node
+        await node.run(lambda conn: engine.accept_checkpoints(conn, node.network, node.signer, node.recorded()))
+        await self._seal_if_due()
+
+    def _chosen(self) -> list[Peer]:
+        """The next ones in turn, without those that failed lately. No randomness: everybody comes round."""
+        ready = [peer for peer in self.peers if self._penalty.get(peer.sender, (0, 0))[0] <= self._turn]
+        count = min(self.settings["fanout"], len(ready))
+        chosen = [ready[(self._next + offset) % len(ready)] for offset in range(count)]
+        self._next += count
+        return chosen
+
+    async def _with(self, peer: Peer) -> None:
+        try:
+            for _ in range(MAX_PAGES):
+                if not await self._exchange(peer):
+                    break
+        except ToolError:
+            _, last = self._penalty.get(peer.sender, (0, 0))
+            turns = min(2 * last or 1, MAX_PENALTY_TURNS)
+            self._penalty[peer.sender] = (self._turn + turns, turns)
+        else:
+            self._penalty.pop(peer.sender, None)
+
+    async def _exchange(self, peer: Peer) -> bool:
+        """Push and pull one page each; True when there is more to do. Raises: ToolError."""
+        node, name = self.node, peer.sender.hex()
+
+        def prepare(connection: Connection) -> tuple[PeerState, Any]:
+            state = peer_state(connection, node.network, name)
+            return state, page_after(connection, node.network, state.pushed, source=name)
+
+        state, page = await node.run(prepare)
+        request = Request(node.signer.sender.hex(), page.events, state.pulled, state.store)
+        reply = await self._ask(peer, request)
+        taken = await take_in(node, reply.events, source=name, allowance=MAX_EVENTS)
+        if taken.lied:
+            raise ToolError("BAD_RESPONSE", "the peer sent a message that is not what it says")
+        full = "QUOTA_EXCEEDED" in reply.rejected
+        pushed = state.pushed if full else page.cursor
+        if reply.store != state.store:
+            # The peer has another store than we knew: it may have lost what we told it.
+            pushed = 0 if state.store else pushed
+        new = PeerState(reply.store, reply.cursor, pushed, deferred=state.deferred or taken.deferred)
+        if new.deferred and not reply.more and not taken.deferred:
+            new = new._replace(pulled=0, deferred=False)  # there may be room now for what there was none for
+        await node.run(lambda connection: keep_peer_state(connection, node.network, name, new))
+        return reply.more or (page.more and not full)
+
+    async def _ask(self, peer: Peer, request: Request) -> Reply:
+        """By the first wire that works."""
+        fault = ToolError("TARGET_NOT_FOUND", "there is no way to this arbiter", missing=True)
+        for wire in self.wires:
+            try:
+                return await wire.exchange(peer, request)
+            except ToolError as caught:
+                fault = caught
+        raise fault
+
+    async def _seal_if_due(self) -> None:
+        """The arbiter whose turn it is seals first; each next one a period later, should it be away."""
+        node, period = self.node, self.settings["seal_every_s"]
+        if not period or node.signer.sender not in node.network.keys:
+            return
+        epoch = (await node.run(lambda connection: engine.status(connection, node.network))).epoch
+        now = node.clock.monotonic()
+        if epoch != self._epoch:
+            self._epoch, self._epoch_since = epoch, now
+        distance = (node.network.index_of(node.signer.sender) - epoch) % node.network.size
+        if now - self._epoch_since < period * (1 + distance):
+            return
+        self._epoch_since = now
+        try:
+            await node.run(lambda connection: engine.seal(connection, node.network, node.signer, node.recorded()))
+        except ToolError as fault:
+            if fault.code != "NOTHING_TO_SEAL":
+                raise
+
+
+class GossipService:
+    """Starts and stops the loop with the server."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._bus: Bus | None = None
+
+    async def start(self, ctx: ServiceContext) -> None:
+        """Raises: StartRefused: an unsound library, a bad arbiter set, or other arbiters and no key of our own."""
+        try:
+            vrf.require_sound_library()
+        except vrf.UnsoundLibrary as fault:
+            raise StartRefused(str(fault)) from None
+        if not ctx.settings["arbiters"] and not ctx.settings["seal_every_s"]:
+            return  # nobody to talk to and nothing to do in time
+        network_of(ctx.settings, None)
+        try:
+            node = open_node(ctx.settings, ctx.keys, ctx.stores, ctx.clock)
+        except ToolError as fault:
+            raise SettingsError(f"packs.consensus: {fault.text}.") from None
+        wires: list[Wire] = []
+        if "nats" in ctx.settings:
+            self._bus = await ctx.buses.open(ctx.secrets.read(ctx.settings["nats"]))
+            wire = NatsWire(self._bus, node.network.id)
+            await wire.serve(node)
+            wires.append(wire)
+        wires.append(HttpWire(ctx.net, ctx.secrets))
+        peers = peers_of(ctx.settings, node.signer.sender)
+        self._task = asyncio.create_task(Gossip(node, peers, wires, dict(ctx.settings)).run(), name="consensus-gossip")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._bus is not None:
+            await self._bus.close()
+            self._bus = None

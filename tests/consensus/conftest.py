@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.consensus.nodes import Office, council
+from tests.stores.postgres import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """One arbiter alone, on SQLite, as a fresh installation is."""
+    one = Office(tmp_path / "one")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[list[Office]]:
+    offices = [Office(tmp_path / name) for name in ("a", "b", "c", "d")]
+    council(offices)
+    yield offices
+    for each in offices:
+        each.close()
