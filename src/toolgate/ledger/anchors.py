@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from toolgate.ledger.files import RunName
 
 COMMAND_SECONDS: Final = 10.0
 """How long an anchor command may take before it is killed and the copy counts as failed."""
@@ -47,21 +50,21 @@ class Anchors:
 
 
 class AnchorWorker:
-    """Copies what is handed to `add`, in order; `on_copied` is told the last note that arrived."""
+    """Copies what is handed to `add`, in order; `on_copied` is told the newest note of each run that arrived."""
 
-    def __init__(self, anchors: Anchors, on_copied: Callable[[str], None]) -> None:
+    def __init__(self, anchors: Anchors, on_copied: Callable[[RunName, str], None]) -> None:
         self._anchors = anchors
         self._on_copied = on_copied
-        self._pending: list[str] = []
+        self._pending: list[tuple[RunName, str]] = []
         self._changed = threading.Condition()
         self._closing = False
         self._failing = False
         self._thread = threading.Thread(target=self._work, name="toolgate-anchor", daemon=True)
         self._thread.start()
 
-    def add(self, note: str) -> None:
+    def add(self, run: RunName, note: str) -> None:
         with self._changed:
-            self._pending.append(note)
+            self._pending.append((run, note))
             del self._pending[:-MAX_PENDING]
             self._changed.notify()
 
@@ -86,9 +89,9 @@ class AnchorWorker:
             if closing:
                 return
 
-    def _copy(self, notes: Sequence[str]) -> bool:
+    def _copy(self, notes: Sequence[tuple[RunName, str]]) -> bool:
         try:
-            self._anchors.copy(notes)
+            self._anchors.copy([note for _, note in notes])
         except (OSError, subprocess.SubprocessError) as fault:
             if not self._failing:
                 # Once per outage: the log itself goes on, and says so where operators look.
@@ -96,7 +99,8 @@ class AnchorWorker:
             self._failing = True
             return False
         self._failing = False
-        self._on_copied(notes[-1])
+        for run, note in dict(notes).items():
+            self._on_copied(run, note)
         return True
 
 

@@ -165,9 +165,15 @@ class LocalLedger:
     def copy_checkpoints_to(self, anchors: Anchors) -> None:
         self._anchor = AnchorWorker(anchors, self._anchored)
 
-    def _anchored(self, note: str) -> None:
+    def copy_for(self, dead: RunName, segments: Sequence[files.Segment]) -> None:
+        """A run that died could not copy its last checkpoint: do it now, or it can never be retired."""
+        last = recovery.last_checkpoint_of(segments)
+        if self._anchor is not None and last is not None:
+            self._anchor.add(dead, last["note"])
+
+    def _anchored(self, run: RunName, note: str) -> None:
         with suppress(OSError):
-            files.write_file(self._directory / f"{self._name}.anchored", note)
+            files.write_file(self._directory / f"{run}.anchored", note)
 
     # Writing: always with the lock held ------------------------------------------------------------------------------
 
@@ -212,7 +218,7 @@ class LocalLedger:
         self._uncovered = 0
         self._signed_at = self._clock.monotonic()
         if self._anchor is not None:
-            self._anchor.add(note)
+            self._anchor.add(self._name, note)
 
     def _try_checkpoint(self, *, final: bool = False) -> bool:
         """A checkpoint that does not fit now comes later; the records it would cover are written."""
@@ -367,6 +373,7 @@ def _begin(
     if anchors:
         ledger.copy_checkpoints_to(anchors)
     ledger.start(lock, first, [recovery.describe(directory, one, earlier.get(one, [])) for one, _ in dead])
-    for _, dead_lock in dead:
+    for one, dead_lock in dead:
+        ledger.copy_for(one, earlier.get(one, []))
         dead_lock.release(finished=True)
     return ledger

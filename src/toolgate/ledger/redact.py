@@ -34,8 +34,8 @@ def _replaced(value: Any, path: tuple[str, ...]) -> Any:
     if not path:
         return REPLACEMENT
     name, rest = path[0], path[1:]
-    if name == "*" and isinstance(value, list):
-        return [_replaced(item, rest) for item in value]
+    if name == "*":
+        return [_replaced(item, rest) for item in value] if isinstance(value, list) else REPLACEMENT
     if isinstance(value, dict):
         return {**value, name: _replaced(value[name], rest)} if name in value else value
     return REPLACEMENT
