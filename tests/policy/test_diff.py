@@ -85,9 +85,9 @@ SCHEMA_CHANGES: list[tuple[str, Any, str, str, str]] = [
 @pytest.mark.parametrize(("place", "value", "argument", "result", "what"), SCHEMA_CHANGES)
 def test_each_change_of_a_schema_has_its_meaning(place: str, value: Any, argument: str, result: str, what: str) -> None:
     new = _with(place, value)
-    assert [told[:2] for told in schema_changes(SCHEMA, new, side="argument")] in (
-        [(argument, f"argument:{what}" if what else "arguments")],
-    )
+    assert [told[:2] for told in schema_changes(SCHEMA, new, side="argument")] == [
+        (argument, f"argument:{what}" if what else "arguments")
+    ]
     assert [told[:2] for told in schema_changes(SCHEMA, new, side="result")] == [
         (result, f"result:{what}" if what else "result")
     ]

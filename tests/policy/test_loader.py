@@ -66,7 +66,7 @@ def test_a_pack_that_is_not_installed_is_refused() -> None:
 
 def test_a_name_that_two_distributions_offer_is_refused(site: Path) -> None:
     install(site, "governance", pack_source("governance"), distribution="impostor")
-    with pytest.raises(StartRefused, match="offered by more than one package.*impostor"):
+    with pytest.raises(StartRefused, match=r"offered by more than one package.*impostor"):
         load_packs(["governance"])
 
 
