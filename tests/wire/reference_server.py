@@ -42,6 +42,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "wire_fail": _say_no,
     "wire_progress": lambda arguments: {"text": arguments["text"]},
     "wire_steps": lambda arguments: {"text": arguments["text"]},
+    "wire_wait": lambda arguments: {"text": arguments["text"]},
     "wire_admin": lambda arguments: {"text": arguments["text"]},
 }
 DEFINITIONS = {tool.name: tool for tool in sorted([DUMMY, *PACK.tools], key=lambda tool: tool.name)}

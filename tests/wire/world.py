@@ -23,7 +23,7 @@ SITE = HERE / "site"
 TOOLGATE = str(Path(sys.executable).parent / "toolgate")
 PATIENCE_S = 10.0
 """Seconds that a process may take to start or to answer before the test gives up."""
-TOOLS = ("dummy_experimental", "wire_admin", "wire_echo", "wire_fail", "wire_progress", "wire_steps")
+TOOLS = ("dummy_experimental", "wire_admin", "wire_echo", "wire_fail", "wire_progress", "wire_steps", "wire_wait")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -34,7 +34,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @dataclass
 class Deployment:
-    """A home directory with a policy of its own that knows six tools, and a key for each role."""
+    """A home directory with a policy of its own that knows seven tools, and a key for each role."""
 
     home: Path
     keys: dict[str, str] = field(default_factory=dict)

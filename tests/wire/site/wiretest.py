@@ -6,6 +6,7 @@ pack through its entry point as soon as this directory is on its path.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from toolgate.errors import ToolError
@@ -28,6 +29,12 @@ def _fail(_ctx: Context, args: dict[str, Any]) -> Result:
 def _count(ctx: Context, args: dict[str, Any]) -> Result:
     for step in range(1, STEPS + 1):
         ctx.progress(step, STEPS, f"step {step}")
+    return Result(data={"text": args["text"]})
+
+
+async def _wait(_ctx: Context, args: dict[str, Any]) -> Result:
+    """Until the caller gives up: nobody sets this event."""
+    await asyncio.Event().wait()
     return Result(data={"text": args["text"]})
 
 
@@ -88,6 +95,16 @@ PACK = Pack(
             deadline_s=5,
             run=_count,
             inline=True,  # the answer is there before the first note could leave
+        ),
+        Tool(
+            name="wire_wait",
+            id="wiretest.wait",
+            summary="Wait for ever.",
+            input_schema=_TEXT_ONLY,
+            output_schema=_TEXT_ONLY,
+            effect="read",
+            deadline_s=30,
+            run=_wait,
         ),
         Tool(
             name="wire_admin",
