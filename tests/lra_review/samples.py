@@ -18,6 +18,11 @@ NOW = datetime(2026, 4, 7, tzinfo=UTC)
 FINGERPRINT = receipt_sshsig.fingerprint(KEY.public_key)
 
 
+def claim(number: str, text: str, evidence: str | None, *, held: bool | None) -> dict[str, Any]:
+    shown = {"number": number, "id": f"claim-{number}", "text": text, "evidence": evidence}
+    return {**shown, "resolves": bool(held), "ran": held, "matched": held}
+
+
 def receipt(**changes: Any) -> dict[str, Any]:
     return {
         "target_url": "https://example.org/papers/my-research-paper/",
@@ -26,8 +31,8 @@ def receipt(**changes: Any) -> dict[str, Any]:
         "integrity": "not_in_registry",
         "claims_found": 2,
         "claims": [
-            {"number": "1", "id": "claim-1", "text": "Größe ≥ 2", "evidence": "demo-1", "resolves": True, "ran": True, "matched": True},
-            {"number": "2", "id": "claim-2", "text": "no evidence", "evidence": None, "resolves": False, "ran": None, "matched": None},
+            claim("1", "Größe ≥ 2", "demo-1", held=True),
+            claim("2", "no evidence", None, held=None),
         ],
         "structural_checks": {"lra_version": True, "sw_reference": True, "claims_markup": True, "capability_tag": True},
         "compliance_tier": "SILVER",
@@ -38,7 +43,7 @@ def receipt(**changes: Any) -> dict[str, Any]:
             {"name": "paper.js", "sha256": "cd" * 32, "bytes": 20},
         ],
         **changes,
-    }  # fmt: skip
+    }
 
 
 def trust_line(public: bytes, who: str = "alice@example.org", options: str = "") -> str:

@@ -6,7 +6,7 @@ Powers keep honest code honest and testable. They are not a sandbox: a pack is t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -187,6 +187,20 @@ class Compute(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """What a job of kind `site` serves: a directory of the workspace, to browsers on this machine, while it is edited."""
+
+    root: str
+    port: int
+    gather: Callable[[ReadFiles, str], Any]
+    """(files, directory) -> what `judge` needs. Reads; runs in a thread."""
+    judge: Callable[[Any], Mapping[str, Any]]
+    """A module-level pure function, run as compute: what the page's overlay shows."""
+    home: Callable[[ReadFiles, str], bytes] | None = None
+    """The page at `/` when the directory has no index.html of its own. Reads; runs in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobInfo:
     id: str
     kind: str
@@ -195,11 +209,22 @@ class JobInfo:
 
 
 class Jobs(Protocol):
-    """Things that outlive the call that started them, each owned by a caller; all end at shutdown."""
+    """Things that outlive the call that started them, each owned by its caller. Idle ones end, and all end at shutdown.
 
-    async def start(self, kind: str, job: AbstractContextManager[Mapping[str, Any]], *, limit: int) -> JobInfo: ...
-    def list(self, kind: str) -> Sequence[JobInfo]: ...
-    async def stop(self, job_id: str) -> bool: ...
+    A pack says what is to run (`Site`); how it runs, and its sockets, belong to the server.
+    """
+
+    async def start(self, kind: str, options: Site, *, limit: int) -> JobInfo:
+        """Raises ToolError: TOO_MANY_JOBS (the caller has `limit` of this kind), ADDRESS_IN_USE, UNAVAILABLE."""
+        ...
+
+    def list(self, kind: str) -> Sequence[JobInfo]:
+        """The caller's own."""
+        ...
+
+    async def stop(self, job_id: str) -> bool:
+        """False when the caller has no such job: another's job is not told from none."""
+        ...
 
 
 class Subscription(Protocol):

@@ -1,0 +1,370 @@
+"""The reviewer's tools: lra_serve, lra_sign, lra_verify. Their schemas are the contract; the work is in the modules they call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from toolgate.errors import ToolError
+from toolgate.model import strictjson
+from toolgate.model.clock import rfc3339
+from toolgate.model.tool import Result, Tool
+from toolgate.packs.lra import registry, serve, sign, verify
+from toolgate.packs.lra.verify_fetch import look
+
+if TYPE_CHECKING:
+    from toolgate.model.powers import JobInfo
+    from toolgate.model.tool import Context
+
+MAX_SITES: Final = 4
+"""Dev servers of one caller."""
+DEFAULT_PORT: Final = 8080
+DEFAULT_KEY: Final = "lra-identity.key"
+RECEIPT_NAME: Final = "verification-receipt.json"
+WRITERS: Final = frozenset({"committer", "admin"})
+"""Who may leave a receipt in the workspace (decision 59)."""
+EGRESS_CODES: Final = (
+    "TARGET_NOT_FOUND",
+    "TIMEOUT",
+    "ADDRESS_REFUSED",
+    "RESPONSE_TOO_LARGE",
+    "INVALID_TARGET",
+    "BAD_RESPONSE",
+    "TLS_FAILED",
+)
+FILE_CODES: Final = ("FILE_NOT_FOUND", "IO_ERROR", "INVALID_PATH", "FILE_TOO_LARGE")
+
+_CLIMBS: Final = r"(^|/|\\|%2[fF]|%5[cC])(\.|%2[eE]){2}($|/|\\|[?#;]|%2[fF]|%5[cC])"
+"""A `..` segment, also percent-encoded (decision 56)."""
+_UNSAFE_PATH: Final = r"^/|(^|/)\.\.(/|$)|\\|[\u0000-\u001f\u007f]"
+
+
+def _path(description: str) -> dict[str, Any]:
+    """A path in the workspace, as document 000 bounds it."""
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1024,
+        "not": {"pattern": _UNSAFE_PATH},
+        "x-reason": "invalid_path",
+        "description": description,
+    }
+
+
+def _target(description: str) -> dict[str, Any]:
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1024,
+        "not": {"pattern": _CLIMBS},
+        "x-name": "target",
+        "description": description,
+    }
+
+
+_TEXT: Final = {"type": "string", "maxLength": 2048}
+_DIGEST: Final = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "maxLength": 71}
+_COUNT: Final = {"type": "integer", "minimum": 0, "maximum": 1_000_000}
+_OPEN_RECEIPT: Final = {
+    "type": "object",
+    "description": "The receipt itself; its fields are in docs/guides/receipts.md.",
+}
+
+
+# -- lra_serve -----------------------------------------------------------------------------------------------
+
+
+_SITE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["id", "url", "port", "path"],
+    "properties": {
+        "id": {"type": "string", "maxLength": 64},
+        "url": {"type": "string", "maxLength": 128},
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "path": {"type": "string", "maxLength": 1024},
+    },
+}
+
+
+async def run_serve(ctx: Context, args: dict[str, Any]) -> Result:
+    if ctx.jobs is None:
+        raise ToolError("UNAVAILABLE", "this server does not run dev servers")
+    if args.get("list"):
+        return Result(data={"running": [_site_json(info) for info in ctx.jobs.list("site")]})
+    if "stop" in args:
+        if not await ctx.jobs.stop(args["stop"]):
+            raise ToolError("SERVER_NOT_FOUND", "you have no dev server with this id", missing=True)
+        return Result(data={"stopped": args["stop"]})
+    path = args.get("path", ".")
+    await asyncio.to_thread(_require_directory, ctx, path)
+    info = await ctx.jobs.start("site", serve.site(path, args.get("port", DEFAULT_PORT)), limit=MAX_SITES)
+    return Result(data=_site_json(info))
+
+
+def _require_directory(ctx: Context, path: str) -> None:
+    if path != "." and not ctx.files.is_dir(path):
+        raise ToolError("FILE_NOT_FOUND", f"Cannot read {path}: no such project directory", missing=True)
+
+
+def _site_json(info: JobInfo) -> dict[str, Any]:
+    return {"id": info.id, **info.details}
+
+
+LRA_SERVE: Final = Tool(
+    name="lra_serve",
+    id="lra.serve",
+    summary=(
+        "Start a development server with live reload for a paper, or for all papers of the workspace, on this machine's "
+        "loopback address. Answers at once with its address and id. list: true shows your servers; stop: ID ends one."
+    ),
+    input_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "port": {
+                "type": "integer",
+                "minimum": 1024,
+                "maximum": 65535,
+                "default": DEFAULT_PORT,
+                "description": "TCP port on 127.0.0.1.",
+            },
+            "path": _path("Project directory to serve; without it, all papers of the workspace."),
+            "list": {"type": "boolean", "description": "Only show your running servers."},
+            "stop": {"type": "string", "minLength": 1, "maxLength": 64, "description": "Stop the server with this id."},
+        },
+    },
+    output_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            **_SITE["properties"],  # type: ignore[dict-item] # a literal of mixed types, indexed
+            "running": {"type": "array", "maxItems": MAX_SITES, "items": _SITE},
+            "stopped": {"type": "string", "maxLength": 64},
+        },
+    },
+    effect="write",
+    deadline_s=10,
+    run=run_serve,
+    text=serve.text,
+    error_codes=("ADDRESS_IN_USE", "TOO_MANY_JOBS", "SERVER_NOT_FOUND", "UNAVAILABLE", *FILE_CODES),
+)
+
+
+# -- lra_sign ------------------------------------------------------------------------------------------------
+
+
+def run_sign(ctx: Context, args: dict[str, Any]) -> Result:
+    if ctx.keys is None or ctx.writer is None:
+        raise ToolError("UNAVAILABLE", "this server signs nothing")
+    sign.read_receipt(ctx.files, args["receipt"])  # document 000 names a missing receipt before a missing key
+    seed = ctx.keys.seed(args.get("key", DEFAULT_KEY))
+    done = sign.sign_file(ctx.writer, args["receipt"], seed, _seconds(ctx), args.get("formats", ()))
+    return Result(data={"signed": done.nested, "files": list(done.files), "log_size": done.log_size})
+
+
+def _seconds(ctx: Context) -> str:
+    """UTC, whole seconds: the form of LRA-1.0's timestamps."""
+    return rfc3339(ctx.clock.wall())[:19] + "Z"
+
+
+def _signed_text(data: Mapping[str, Any]) -> str:
+    return strictjson.dumps_pretty(data["signed"]).decode()
+
+
+LRA_SIGN: Final = Tool(
+    name="lra_sign",
+    id="lra.sign",
+    summary=(
+        "Sign a verification receipt of the workspace with an Ed25519 key of the server. Writes a DSSE envelope, the flat "
+        "LRA form and, if asked, SSH and minisign signatures beside it, and adds the receipt to the paper's receipt log."
+    ),
+    input_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["receipt"],
+        "properties": {
+            "receipt": _path("Receipt file in the workspace, as lra_verify writes it."),
+            "key": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 1024,
+                "pattern": r"^(~/\.lra/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$",
+                "default": DEFAULT_KEY,
+                "x-reason": "invalid_path",
+                "description": "Name of a key in the server's key directory; ~/.lra/NAME means the same.",
+            },
+            "formats": {
+                "type": "array",
+                "maxItems": 2,
+                "uniqueItems": True,
+                "items": {"enum": list(sign.DETACHED), "maxLength": 16},
+                "description": "Detached signatures to write as well.",
+            },
+        },
+    },
+    output_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["signed", "files", "log_size"],
+        "properties": {
+            "signed": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["receipt", "signature", "public_key", "timestamp", "signed_at"],
+                "properties": {
+                    "receipt": _OPEN_RECEIPT,
+                    "signature": {"type": "string", "pattern": "^[0-9a-f]{128}$", "maxLength": 128},
+                    "public_key": {"type": "string", "pattern": "^ed25519:[0-9a-f]{64}$", "maxLength": 72},
+                    "timestamp": {"type": "string", "maxLength": 40},
+                    "signed_at": {"type": "string", "maxLength": 40},
+                },
+            },
+            "files": {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 1100}},
+            "log_size": _COUNT,
+        },
+    },
+    effect="crypto",
+    deadline_s=10,
+    run=run_sign,
+    text=_signed_text,
+    error_codes=(
+        "RECEIPT_NOT_FOUND",
+        "INVALID_RECEIPT",
+        "KEY_NOT_FOUND",
+        "INVALID_KEY_FORMAT",
+        "LOG_FULL",
+        "LOG_BUSY",
+        "UNAVAILABLE",
+        *FILE_CODES,
+    ),
+)
+
+
+# -- lra_verify ----------------------------------------------------------------------------------------------
+
+
+async def run_verify(ctx: Context, args: dict[str, Any]) -> Result:
+    if ctx.net is None or ctx.writer is None:
+        raise ToolError("UNAVAILABLE", "this server fetches nothing")
+    target = args.get("target", args.get("path", ""))
+    if args.get("path", target) != target:
+        raise ToolError("CONFLICTING_ARGUMENTS", "target and path name different papers; give one of them")
+    known = await asyncio.to_thread(_registry, ctx)
+    seen = await look(
+        ctx.net, ctx.compute, target, known, _seconds(ctx), run=args.get("run", False), progress=ctx.progress
+    )
+    written = await asyncio.to_thread(_receipt_path, ctx, args, seen.url)
+    if written is not None:
+        await asyncio.to_thread(ctx.writer.write_bytes, written, strictjson.dumps_pretty(seen.receipt))
+    data = {
+        "target": target,
+        "verified": seen.passed,
+        "tier": seen.examined.tier,
+        "integrity": seen.receipt["integrity"],
+        "target_hash": seen.examined.target_hash,
+        "artifact_root": seen.examined.root,
+        "claims_found": len(seen.receipt["claims"]),
+        "steps": [step.as_json() for step in seen.steps],
+        "receipt": dict(seen.receipt),
+        "receipt_path": written,
+    }
+    return Result(data=data, exit_code=0 if seen.passed else 1)
+
+
+def _registry(ctx: Context) -> registry.Registry:
+    """An absent registry knows no paper; a malformed one is an error, never ignored."""
+    path = str(ctx.settings.get("registry", registry.FILE_NAME))
+    try:
+        data = ctx.files.read_bytes(path, max_bytes=registry.MAX_BYTES)
+    except ToolError as fault:
+        if fault.missing:
+            return registry.Registry()
+        raise
+    return registry.parse(data)
+
+
+def _receipt_path(ctx: Context, args: Mapping[str, Any], url: str) -> str | None:
+    """Where the receipt goes: where it was asked for, or into the project of the same name, if the caller may write."""
+    if "receipt" in args:
+        return str(args["receipt"])
+    name = url.partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2].removesuffix("/index.html")
+    if ctx.caller.role not in WRITERS or not name or "%" in name or "\\" in name:
+        return None
+    return f"{name}/{RECEIPT_NAME}" if ctx.files.is_file(f"{name}/index.html") else None
+
+
+def _verify_text(data: Mapping[str, Any]) -> str:
+    report = verify.text(data["target"], data["steps"])
+    if data["receipt_path"] is None:
+        return report
+    return f"{report}\nVerification receipt generated and written to:\n{data['receipt_path']}\n"
+
+
+LRA_VERIFY: Final = Tool(
+    name="lra_verify",
+    id="lra.verify",
+    summary=(
+        "Fetch a deployed paper from its URL (or look the URL up in the registry by hash), hash every file of it, extract "
+        "claims and evidence, compute its tier and compare it with the registry. Says PASS or FAIL for each step and gives "
+        "a verification receipt. run: true also runs each claim's WASM evidence in a sandbox."
+    ),
+    input_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "anyOf": [{"required": ["target"]}, {"required": ["path"]}],
+        "x-reasons": {"anyOf": "missing_target"},
+        "properties": {
+            "target": _target("URL of a deployed paper, or sha256:HASH of one in the registry."),
+            "path": _target("The same as target, under its older name."),
+            "receipt": _path("File in the workspace that the receipt is written to."),
+            "run": {"type": "boolean", "default": False, "description": "Run the WASM evidence of each claim."},
+        },
+    },
+    output_schema={
+        "type": "object",
+        "additionalProperties": False,
+        "required": [
+            "target",
+            "verified",
+            "tier",
+            "integrity",
+            "target_hash",
+            "artifact_root",
+            "claims_found",
+            "steps",
+            "receipt",
+            "receipt_path",
+        ],
+        "properties": {
+            "target": _TEXT,
+            "verified": {"type": "boolean"},
+            "tier": {"enum": ["NONE", "BRONZE", "SILVER", "GOLD"], "maxLength": 8},
+            "integrity": {"enum": ["match", "mismatch", "not_in_registry"], "maxLength": 16},
+            "target_hash": _DIGEST,
+            "artifact_root": _DIGEST,
+            "claims_found": _COUNT,
+            "steps": {
+                "type": "array",
+                "maxItems": 400,
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["status", "text"],
+                    "properties": {"status": {"enum": ["PASS", "FAIL", "INFO"], "maxLength": 4}, "text": _TEXT},
+                },
+            },
+            "receipt": _OPEN_RECEIPT,
+            "receipt_path": {"type": ["string", "null"], "maxLength": 1100},
+        },
+    },
+    effect="network",
+    deadline_s=20,
+    run=run_verify,
+    text=_verify_text,
+    error_codes=("CONFLICTING_ARGUMENTS", "REGISTRY_MALFORMED", "UNAVAILABLE", *EGRESS_CODES, *FILE_CODES),
+    argument_roles={"receipt": WRITERS},
+)
+
+TOOLS: Final = (LRA_SERVE, LRA_SIGN, LRA_VERIFY)

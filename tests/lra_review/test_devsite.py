@@ -1,0 +1,426 @@
+"""The dev site over real sockets: what it serves, what it refuses, and that every tab hears of every change once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lra_review.papers import PAGE, PAPER, plant
+from toolgate.errors import ToolError
+from toolgate.model.powers import Site
+from toolgate.packs.lra import serve
+from toolgate.powers.files import Workspace
+from toolgate.powers.jobs import JobKeeper
+from toolgate.servers import devsite_pages
+from toolgate.servers.devsite import DevSite, DevSites, bind
+from toolgate.servers.devsite_pages import decoded_path
+
+
+async def in_thread(function: Callable[[Any], Any], data: Any, *, timeout_s: float) -> Any:
+    return await asyncio.wait_for(asyncio.to_thread(function, data), timeout_s)
+
+
+@asynccontextmanager
+async def serving(workspace: Path, root: str = ".", port: int = 0) -> AsyncIterator[DevSite]:
+    site = serve.site(root, port)
+    running = await DevSites(workspace, Workspace(workspace), in_thread)(site)
+    try:
+        yield running
+    finally:
+        await asyncio.wait_for(running.stop(), 5)
+
+
+async def ask(
+    port: int, target: str, *headers: str, method: str = "GET", host: str | None = None
+) -> tuple[int, dict[str, str], bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        f"Host: {host or f'localhost:{port}'}",
+        "Connection: close",
+        *headers,
+        "",
+        "",
+    ]
+    writer.write("\r\n".join(lines).encode("latin-1"))
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *rest = head.decode("latin-1").split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    return int(first.split()[1]), fields, body
+
+
+def run(test: Awaitable[None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 10))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    root = tmp_path / "work"
+    plant(root / "paper")
+    (root / "lra-registry.json").write_text("{}")
+    return root
+
+
+@pytest.mark.req("000-D-SERVE-START")
+def test_a_project_is_served_as_it_is(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            status, fields, body = await ask(site.port, "/")
+            assert (status, fields["content-type"], body) == (200, "text/html; charset=utf-8", PAGE.encode())
+            assert fields["cache-control"] == "no-store"
+            assert fields["x-content-type-options"] == "nosniff"
+            assert fields["cross-origin-resource-policy"] == "same-origin"
+            assert "access-control-allow-origin" not in fields
+            status, fields, body = await ask(site.port, "/wasm/add.wasm?x=1")
+            assert (status, fields["content-type"], body) == (200, "application/wasm", PAPER["wasm/add.wasm"])
+            status, fields, body = await ask(site.port, "/paper.css", method="HEAD")
+            assert (status, fields["content-length"], body) == (200, str(len(PAPER["paper.css"])), b"")
+            assert (await ask(site.port, "/LICENSE"))[1]["content-type"] == "text/plain; charset=utf-8"
+
+    run(probe())
+
+
+def test_only_a_page_that_a_browser_navigates_to_gets_the_reload_script(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            navigated = (await ask(site.port, "/", "Sec-Fetch-Dest: document"))[2]
+            assert b'<script src="/__lra/client.js?v=' in navigated
+            assert navigated.index(b"/__lra/client.js") < navigated.index(b"</body>")
+            assert (await ask(site.port, "/", "Sec-Fetch-Dest: empty"))[2] == PAGE.encode()
+            assert b"EventSource" in (await ask(site.port, "/__lra/client.js"))[2]
+            assert (await ask(site.port, "/paper.js", "Sec-Fetch-Dest: document"))[2] == PAPER["paper.js"]
+
+    run(probe())
+
+
+def test_the_paper_s_service_worker_is_answered_by_one_that_removes_itself(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            assert b"unregister" in (await ask(site.port, "/sw.js", "Service-Worker: script"))[2]
+            assert (await ask(site.port, "/sw.js"))[2] == PAPER["sw.js"]
+
+    run(probe())
+
+
+def test_a_workspace_lists_its_papers_and_nothing_else(workspace: Path) -> None:
+    plant(workspace / "other&one")
+
+    async def probe() -> None:
+        async with serving(workspace) as site:
+            status, _, body = await ask(site.port, "/")
+            assert status == 200
+            assert b'href="paper/"' in body
+            assert b'href="other%26one/">other&amp;one<' in body
+            assert b"lra-registry" not in body
+            assert (await ask(site.port, "/paper/"))[2] == PAGE.encode()
+            status, fields, _ = await ask(site.port, "/paper")
+            assert (status, fields["location"]) == (308, "/paper/")
+            assert (await ask(site.port, "/paper/wasm/"))[0] == 404  # no listing
+
+    run(probe())
+
+
+NOT_SERVED = """
+/../secret.txt /%2e%2e/secret.txt /..%2fsecret.txt /%2e%2e%2fsecret.txt /paper/../../secret.txt /.%2e/secret.txt
+/%252e%252e/secret.txt /..\\secret.txt /..%5csecret.txt //etc/passwd /paper//index.html /./index.html /.git/config
+/.env /.env/. /lra-identity.key /LRA-IDENTITY.KEY /server.pem /id_ed25519 /link.html /linked/index.html /linked/secret.txt
+/pipe /paper.css/ /index.html%00.css /%ff /paper%0d%0a /missing /__lra/ /__lra/../secret.txt /__lra/%2e%2e/x
+"""
+
+
+def test_nothing_outside_no_dotfile_no_key_and_no_link_is_served(workspace: Path) -> None:
+    secret = workspace.parent / "secret.txt"
+    secret.write_text("SECRET")
+    paper = workspace / "paper"
+    (paper / ".git").mkdir()
+    for name in (".git/config", ".env", "lra-identity.key", "server.pem", "id_ed25519"):
+        (paper / name).write_text("SECRET")
+    (paper / "link.html").symlink_to(secret)
+    (paper / "linked").symlink_to(workspace.parent)
+    os.mkfifo(paper / "pipe")
+
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            for target in NOT_SERVED.split():
+                status, _, body = await ask(site.port, target)
+                assert status in (400, 404), target
+                assert b"SECRET" not in body, target
+                assert (await ask(site.port, "/"))[0] == 200
+
+    run(probe())
+
+
+def test_only_the_exact_host_is_answered_and_no_other_origin(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            for host in (
+                "evil.test",
+                f"evil.test:{site.port}",
+                "localhost",
+                f"localhost:{site.port + 1}",
+                "127.0.0.1",
+                f"localhost.evil.test:{site.port}",
+                f"LOCALHOST:{site.port}.",
+            ):
+                assert (await ask(site.port, "/", host=host))[0] == 421
+                assert (await ask(site.port, "/__lra/events", host=host))[0] == 421
+            assert (await ask(site.port, "/", host=f"127.0.0.1:{site.port}"))[0] == 200
+            assert (await ask(site.port, "/", "Origin: http://evil.test"))[0] == 403
+            assert (await ask(site.port, "/__lra/events", "Origin: null"))[0] == 403
+            assert (await ask(site.port, "/", f"Origin: http://localhost:{site.port}"))[0] == 200
+            assert (await ask(site.port, "/", f"Host: localhost:{site.port}"))[0] == 400
+
+    run(probe())
+
+
+def test_only_reading_is_possible_and_ranges_are_not_computed(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+                assert (await ask(site.port, "/", method=method))[0] == 405
+            assert (await ask(site.port, "/", "Range: bytes=" + "0-," * 20_000))[0] == 431
+            status, fields, body = await ask(site.port, "/paper.css", "Range: bytes=" + "0-," * 4000)
+            assert (status, fields["accept-ranges"], body) == (200, "none", PAPER["paper.css"])
+
+    run(probe())
+
+
+def test_the_site_listens_on_loopback_only(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            assert site._listener.getsockname()[0] == "127.0.0.1"
+
+    run(probe())
+
+
+# -- events ----------------------------------------------------------------------------------------------------
+
+
+class Tab:
+    """One browser tab's event stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def open(cls, port: int, page: str = "/") -> Tab:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /__lra/events?page={page} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        return cls(reader, writer)
+
+    async def next(self, name: str) -> dict[str, Any]:
+        while True:
+            line = await asyncio.wait_for(self.reader.readuntil(b"\n"), 5)
+            if line.strip() == f"event: {name}".encode():
+                data = await asyncio.wait_for(self.reader.readuntil(b"\n"), 5)
+                value: dict[str, Any] = json.loads(data.removeprefix(b"data: "))
+                return value
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def test_a_tab_is_greeted_with_the_version_and_the_findings(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            served = (await ask(site.port, "/", "Sec-Fetch-Dest: document"))[2].decode()
+            tab = await Tab.open(site.port)
+            assert (await tab.next("hello"))["version"] == served.partition("client.js?v=")[2].partition('"')[0]
+            assert await tab.next("report") == {"tier": "GOLD", "passed": 23, "total": 23, "failing": []}
+            tab.close()
+
+    run(probe())
+
+
+def test_every_tab_hears_of_a_change_once_and_learns_the_new_tier(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace) as site:
+            tabs = [await Tab.open(site.port, "/paper/") for _ in range(3)]
+            for tab in tabs:
+                await tab.next("report")
+            (workspace / "paper" / "paper.css").write_text("body { color: red }")
+            for tab in tabs:
+                assert (await tab.next("change"))["css"] == ["paper/paper.css"]
+            (workspace / "paper" / "index.html").write_text(PAGE.replace('lang="en"', ""))
+            for tab in tabs:
+                assert (await tab.next("change"))["css"] is None
+                report = await tab.next("report")
+                while report["tier"] == "GOLD":  # of the change before
+                    report = await tab.next("report")
+                assert (report["tier"], [one["rule"] for one in report["failing"]]) == ("NONE", ["B1"])
+                tab.close()
+
+    run(probe())
+
+
+def test_a_batch_of_changes_is_one_event_and_dotfiles_are_none(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            tab = await Tab.open(site.port)
+            before = (await tab.next("hello"))["version"]
+            (workspace / "paper" / ".index.html.swp").write_text("x")
+            (workspace / "paper" / "index.html~").write_text("x")
+            for name in ("a.js", "b.js", "c.js", "index.html"):
+                (workspace / "paper" / name).write_bytes(PAGE.encode())
+            after = (await tab.next("change"))["version"]
+            assert int(after.rpartition(".")[2]) == int(before.rpartition(".")[2]) + 1
+            tab.close()
+
+    run(probe())
+
+
+def test_two_hundred_tabs_are_served_and_too_many_are_turned_away(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devsite_pages, "MAX_LISTENERS", 200)
+
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            tabs = [await Tab.open(site.port) for _ in range(200)]
+            for tab in tabs:
+                await tab.next("hello")
+            assert (await ask(site.port, "/__lra/events"))[0] == 503
+            assert (await ask(site.port, "/"))[0] == 200
+            (workspace / "paper" / "paper.js").write_text("1;")
+            for tab in tabs:
+                await tab.next("change")
+                tab.close()
+
+    run(probe())
+
+
+def test_a_closed_tab_is_forgotten_and_stopping_ends_the_rest(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            gone, stays = await Tab.open(site.port), await Tab.open(site.port)
+            await gone.next("hello")
+            await stays.next("report")
+            assert site.idle_s() == 0.0
+            gone.close()
+            async with asyncio.timeout(5):
+                while len(site._pages.listeners) > 1:
+                    await asyncio.sleep(0.01)
+            await site.stop()
+            assert await asyncio.wait_for(stays.reader.read(), 5) is not None
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", site.port)
+            stays.close()
+
+    run(probe())
+
+
+# -- ports and jobs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("000-D-SERVE-BUSY")
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ToolError) as refused:
+            bind(port)
+    assert (refused.value.code, refused.value.text) == ("ADDRESS_IN_USE", f"Address already in use: port {port}")
+
+
+class FakeJob:
+    """A job that only counts."""
+
+    def __init__(self, idle: float = 0.0) -> None:
+        self.details = {"url": "x", "port": 1, "path": "."}
+        self.idle = idle
+        self.stopped = 0
+
+    def idle_s(self) -> float:
+        return self.idle
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+SITE = Site(root=".", port=1024, gather=lambda files, path: None, judge=lambda data: {})
+
+
+def keeper(made: list[FakeJob], wait: asyncio.Event | None = None) -> JobKeeper:
+    async def start(_: Site) -> FakeJob:
+        if wait is not None:
+            await wait.wait()
+        made.append(FakeJob())
+        return made[-1]
+
+    return JobKeeper({"site": start}, idle_timeout_s=60)
+
+
+def test_a_caller_sees_and_stops_only_its_own_jobs() -> None:
+    async def probe() -> None:
+        made: list[FakeJob] = []
+        jobs = keeper(made)
+        alice, bob = jobs.of("alice"), jobs.of("bob")
+        one = await alice.start("site", SITE, limit=4)
+        assert [info.id for info in alice.list("site")] == [one.id]
+        assert list(bob.list("site")) == []
+        assert not await bob.stop(one.id)
+        assert made[0].stopped == 0
+        assert await alice.stop(one.id)
+        assert not await alice.stop(one.id)
+        assert made[0].stopped == 1
+        with pytest.raises(ToolError, match="UNAVAILABLE"):
+            await alice.start("rocket", SITE, limit=4)
+        await jobs.close()
+
+    run(probe())
+
+
+def test_the_limit_holds_for_starts_at_the_same_moment() -> None:
+    async def probe() -> None:
+        made: list[FakeJob] = []
+        wait = asyncio.Event()
+        jobs = keeper(made, wait)
+        starts = [asyncio.ensure_future(jobs.of("alice").start("site", SITE, limit=4)) for _ in range(9)]
+        await asyncio.sleep(0)
+        wait.set()
+        results = await asyncio.gather(*starts, return_exceptions=True)
+        assert len(made) == 4
+        assert sum(isinstance(one, ToolError) and one.code == "TOO_MANY_JOBS" for one in results) == 5
+        await jobs.of("bob").start("site", SITE, limit=4)
+        await jobs.close()
+        assert [job.stopped for job in made] == [1] * 5
+
+    run(probe())
+
+
+def test_what_nobody_uses_is_ended_and_what_is_used_goes_on() -> None:
+    async def probe() -> None:
+        made: list[FakeJob] = []
+        jobs = keeper(made)
+        for _ in range(2):
+            await jobs.of("alice").start("site", SITE, limit=4)
+        made[0].idle = 61
+        await jobs.end_idle()
+        assert [job.stopped for job in made] == [1, 0]
+        assert len(jobs.of("alice").list("site")) == 1
+        await jobs.close()
+
+    run(probe())
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"x", b"/a#b", b"/a/./b", b"/%2E%2E", b"/a%2Fb", b"/%5C", b"//", b"/a//b", b"/%25", b"/%c3"]
+)
+def test_a_path_that_could_mean_another_place_is_none(raw: bytes) -> None:
+    assert decoded_path(raw) is None
+
+
+def test_a_path_is_decoded_once() -> None:
+    assert decoded_path(b"/a%20b/%C3%A4.html") == "/a b/ä.html"
