@@ -23,11 +23,14 @@ class Unpinned:
     to_shell: bool = False
 
 
-_SHELL: Final = r"(?:\S*/)?(?:ba|z|da|k|fi)?sh"
-_FETCH: Final = r"\b(?:curl|wget)\b"
-_PIPED: Final = re.compile(rf"{_FETCH}[^|;&]*\|\s*(?:sudo\s+(?:-\S+\s+)*)?(?:env\s+(?:\S+=\S*\s+)*)?{_SHELL}\b(?!\.)")
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish"})
+_FETCHERS: Final = frozenset({"curl", "wget"})
+_BEFORE: Final = frozenset(
+    {"sudo", "env", "exec", "command", "nohup", "time", "if", "then", "else", "do", "while", "until", "!", "{", "("}
+)
+"""Words that may stand before the command they run."""
 _SUBSTITUTED: Final = re.compile(
-    rf"(?:\b{_SHELL}\s+(?:-\S+\s+)*|\bsource\s+|(?:^|[;&]\s*)\.\s+|\beval\s+)[\"']?[<$]\(\s*(?:curl|wget)\b"
+    r"(?:\b(?:ba|z|da|k|fi)?sh\s+(?:-\S+\s+)*|\bsource\s+|(?:^|[;&]\s*)\.\s+|\beval\s+)[\"']?[<$]\(\s*(?:curl|wget)\b"
 )
 _PIP: Final = re.compile(r"\b(?:pip[0-9.]*|pipx|uv\s+pip|uv\s+tool)\s+install\s+([^;&|]*)")
 _NPM: Final = re.compile(
@@ -58,10 +61,30 @@ def unpinned(script: str) -> Iterator[Unpinned]:
     """Each command of the script that installs or runs whatever is current, with its line."""
     for offset, line in _logical_lines(script):
         bare = _blanked(line)
-        if _PIPED.search(bare) or _SUBSTITUTED.search(_uncommented(line, bare)):
+        if _pipes_into_shell(bare) or _SUBSTITUTED.search(_uncommented(line, bare)):
             yield Unpinned(offset, line, "a download is piped into a shell", to_shell=True)
         elif what := _installer(bare):
             yield Unpinned(offset, line, what)
+
+
+def _pipes_into_shell(line: str) -> bool:
+    for pipeline in re.split(r"[;&]+|\|\|", line.replace(">&", "> ").replace("&>", "> ")):
+        commands = [_command(segment) for segment in pipeline.split("|")]
+        fetched = next((i for i, command in enumerate(commands) if command in _FETCHERS), len(commands))
+        if any(command in _SHELLS for command in commands[fetched + 1 :]):
+            return True
+    return False
+
+
+def _command(segment: str) -> str:
+    """The program that a simple command runs, without its path."""
+    words = iter(segment.lstrip("({ ").split())
+    for word in words:
+        if word == "-u":  # sudo's user
+            next(words, None)
+        elif word not in _BEFORE and not word.startswith("-") and "=" not in word:
+            return word.rstrip(")}").rpartition("/")[2]
+    return ""
 
 
 def _installer(line: str) -> str | None:

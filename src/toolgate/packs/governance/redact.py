@@ -27,7 +27,7 @@ _KINDS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
 _ASSIGNED: Final = re.compile(
     r"""(?ix) (\b [\w-]{0,40} (?:passw(?:or)?d|secret|token|api[_-]?key|private[_-]?key) [\w-]{0,40}
                ["']? \s{0,4} [:=] \s{0,4} ["']?)
-              ( [^\s"'${]{6,} )"""
+              ( [^\s"'${[] [^\s"'${]{5,} )"""
 )
 """`DB_PASSWORD: value`; an expression such as `${{ secrets.X }}` is a name, not a value."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9+/=_-]{24,}")
