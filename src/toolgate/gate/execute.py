@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Context, Tool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """How a handler ended. `reason` says more than the happening where there is more to say."""
 

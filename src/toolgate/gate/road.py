@@ -17,7 +17,7 @@ owns the caller's slot, and nothing can `travel` without one. A refusal of steps
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -155,20 +155,23 @@ class Road:
             arguments_digest=digest,
             input_bytes=size,
         )
-        details = dict(refusal.details)
-        answer = Answer(
-            happening=refusal.happening,
-            tool=call.tool if call else None,
-            request_id=ids.request,
-            timestamp=rfc3339(wall),
-            text=refusal.text,
-            retry_after_s=details.pop("retry_after_s", None),
-            details=details or None,
-        )
+        tool, timestamp = call.tool if call else None, rfc3339(wall)
         try:
-            return replace(answer, audit=self.ledger.append(entry).as_json())
+            audit = self.ledger.append(entry).as_json()
         except LedgerUnavailable:
-            return replace(answer, happening=Happening.UNAVAILABLE, details=None, text=_NOT_WRITTEN)
+            return Answer(Happening.UNAVAILABLE, tool, ids.request, timestamp, text=_NOT_WRITTEN)
+        details = dict(refusal.details)
+        wait = details.pop("retry_after_s", None)
+        return Answer(
+            refusal.happening,
+            tool,
+            ids.request,
+            timestamp,
+            details or None,
+            refusal.text,
+            retry_after_s=wait,
+            audit=audit,
+        )
 
     def _validate_in(self, ticket: Ticket) -> dict[str, Any]:
         """Step 4. Raises: Refusal."""
@@ -241,7 +244,21 @@ class Road:
             error=None if good else _error_of(outcome.happening, envelope.code, outcome.reason),
             output_bytes=len(checked.data_json),
         )
-        answer = Answer(
+        try:
+            place = self.ledger.append(entry)  # 9
+            if acted:
+                await self.ledger.durable(place)
+        except LedgerUnavailable:
+            unknown = {"effect": "unknown"} if acted else None
+            return Answer(
+                Happening.UNAVAILABLE,
+                ticket.grant.tool.name,
+                ticket.ids.request,
+                envelope.timestamp,
+                unknown,
+                _NOT_WRITTEN,
+            )
+        return Answer(
             happening=outcome.happening,
             tool=ticket.grant.tool.name,
             request_id=ticket.ids.request,
@@ -252,17 +269,8 @@ class Road:
             data_json=checked.data_json,
             stdout=checked.stdout,
             exit_code=outcome.result.exit_code,
+            audit=place.as_json(),
         )
-        try:
-            place = self.ledger.append(entry)  # 9
-            if acted:
-                await self.ledger.durable(place)
-        except LedgerUnavailable:
-            unknown = {"effect": "unknown"} if acted else None
-            return Answer(
-                Happening.UNAVAILABLE, answer.tool, answer.request_id, answer.timestamp, unknown, _NOT_WRITTEN
-            )
-        return replace(answer, audit=place.as_json())
 
     def _entry(self, ticket: Ticket, event: Literal["intent", "outcome"], wall: float, **more: Any) -> Entry:
         return Entry(
@@ -281,7 +289,7 @@ class Road:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Checked:
     """An outcome that may go to the floor, its data encoded once."""
 

@@ -14,7 +14,7 @@ Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caller:
     """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
 
@@ -36,7 +36,7 @@ def no_progress(done: int, total: int | None, message: str) -> None:
     """For callers that did not ask."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """A tool and its arguments, as one face read them from the wire. `tool` is the short name on every face."""
 

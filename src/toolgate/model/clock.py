@@ -48,7 +48,7 @@ def rfc3339(wall: float) -> str:
     return f"{cached[1]}.{rest:03d}Z"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ids:
     """What correlates one call: in the answer, in the log, in a trace."""
 

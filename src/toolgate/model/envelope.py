@@ -32,7 +32,7 @@ class Clamp:
         return {"rule": self.rule, "field": self.field, "from": self.before, "to": self.after}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Envelope:
     success: bool
     tier: Tier
@@ -83,7 +83,7 @@ class Envelope:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What leaves the road: one happening, and what a face needs to spell it."""
 

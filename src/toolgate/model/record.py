@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Decision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """One event on the road."""
 
@@ -44,7 +44,7 @@ class Entry:
     method: str = "mcp.tool.invoke"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """Where an entry is recorded. `as_json` travels to the caller as `audit`."""
 

@@ -21,7 +21,7 @@ ID_PREFIX: Final = "mcp.tool:"
 """One tool, two names (decision 11): `lra_init` where people type, `mcp.tool:lra.init` in logs, registry and on rpc."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """What a handler answers. The floor decides what of it may leave."""
 
@@ -36,7 +36,7 @@ class Result:
     """What a command line would exit with: 1 for `the call went through and the finding is bad` (lra_verify)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Context:
     """What a tool may touch. The effect decides which powers are there: an absent power is None, and None cannot act."""
 

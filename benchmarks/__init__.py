@@ -1,0 +1,1 @@
+"""Measurements that people can repeat. Ratios in one run; never a timed test."""

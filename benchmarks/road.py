@@ -1,0 +1,196 @@
+"""What the road costs in process: request bytes to answer bytes, whole and step by step. `make bench-road`.
+
+Authentication, limits, validation both ways, floor and the ledger with its tree are on, as always. Times are the best and
+the median of many rounds in one process on one core; compare numbers of one run only.
+
+    python benchmarks/road.py [--rounds N] [--calls N] [--json] [--flame FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import thread_time_ns
+from typing import Any
+
+from benchmarks.deployment import ECHO_ARGUMENTS, bench_home
+from toolgate.app import App
+from toolgate.faces import mcp
+from toolgate.gate.execute import Outcome
+from toolgate.gate.floor import normalize_response
+from toolgate.model import strictjson
+from toolgate.model.call import Call
+from toolgate.model.clock import rfc3339
+from toolgate.servers.http import HttpApp
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+class InProcess:
+    """The ASGI application driven without a socket: bytes in, bytes out."""
+
+    def __init__(self, app: App, key: str) -> None:
+        self.http = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=1 << 20, ready=app.ready)
+        self.http.hosts = frozenset({b"bench"})
+        params = {"name": "bench_echo", "arguments": ECHO_ARGUMENTS, "_meta": META}
+        self.body = strictjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "raw_path": b"/mcp",
+            "headers": [
+                (b"host", b"bench"),
+                (b"x-mcp-api-key", key.encode()),
+                (b"content-type", b"application/json"),
+                (b"accept", b"application/json, text/event-stream"),
+                (b"mcp-protocol-version", b"2026-07-28"),
+                (b"mcp-method", b"tools/call"),
+                (b"mcp-name", b"bench_echo"),
+                (b"content-length", str(len(self.body)).encode()),
+            ],
+        }
+        self.sent: list[Any] = []
+
+    async def receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": self.body, "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def call(self) -> None:
+        """One request, driven to its end without an event loop turn: the tool does not wait, so nothing suspends."""
+        self.sent.clear()
+        work = self.http(self.scope, self.receive, self.send)
+        try:
+            work.send(None)
+        except StopIteration:
+            return
+        raise AssertionError("the call suspended")
+
+
+def timed(work: Callable[[], object], calls: int, rounds: int) -> list[float]:
+    """Microseconds a call, one number a round."""
+    found = []
+    for _ in range(rounds):
+        begun = thread_time_ns()
+        for _ in range(calls):
+            work()
+        found.append((thread_time_ns() - begun) / calls / 1000)
+    return found
+
+
+def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object]]:
+    """Each step of the road, alone, on the values it really gets."""
+    road = app.road
+    credential = key.encode()
+    caller = road.authenticate(credential)
+    body = strictjson.loads(whole.body)
+    routing = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "bench_echo"}
+    request = mcp.read(body, routing)
+    assert isinstance(request, mcp.Request)
+    call = mcp.call_of(request, "http")
+    grant = road.permits.permit(caller, call.tool)
+    ticket = road.enter(caller, call)
+    context = road.context_for(grant, ticket)
+    result = grant.tool.run(context, call.arguments)
+    outcome = Outcome(_ok(), result)  # type: ignore[arg-type] # an inline tool answers at once
+    environment, _ = road.environment()
+
+    def admit() -> None:
+        road.rate.take(caller)
+        road.slots.take(caller)
+        road.slots.give_back(caller)
+
+    def floor() -> Any:
+        return normalize_response(
+            outcome.result, tier=grant.tier, environment=environment, request_id="r", timestamp=rfc3339(0)
+        )
+
+    answer = asyncio.run(road.travel(ticket))
+    entry = road._entry(ticket, "outcome", 0.0, environment=environment, output_bytes=10)
+    return {
+        "decode strict JSON": lambda: strictjson.loads(whole.body),
+        "read the MCP message": lambda: mcp.call_of(mcp.read(body, routing), "http"),  # type: ignore[arg-type]
+        "1 authenticate": lambda: road.authenticate(credential),
+        "2 permit": lambda: road.permits.permit(caller, call.tool),
+        "3 admit": admit,
+        "ids and digest": lambda: (
+            road.ids.for_call("x", call.arguments),
+            road.digest(grant.io.secrets, call.arguments),
+        ),
+        "4 validate in": lambda: grant.io.input.is_valid(call.arguments),
+        "6 context and run": lambda: grant.tool.run(road.context_for(grant, ticket), call.arguments),
+        "7 validate out": lambda: road._validate_out(ticket, outcome),
+        "8 floor": floor,
+        "9 outcome record": lambda: road.ledger.append(entry),
+        "render the answer": lambda: mcp.render(request, answer),
+    }
+
+
+def _ok() -> Any:
+    from toolgate.errors import Happening
+
+    return Happening.OK
+
+
+def measure(calls: int, rounds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        home = bench_home(Path(folder) / "home")
+        app = home.app()
+        whole = InProcess(app, home.keys["builder"])
+        whole.call()
+        assert whole.sent[0]["status"] == 200, whole.sent
+        table: dict[str, Any] = {}
+        for name, work in {"bytes to bytes": whole.call, **steps(app, whole, home.keys["builder"])}.items():
+            work()
+            found = timed(work, calls, rounds)
+            table[name] = {"best": min(found), "median": statistics.median(found)}
+        asyncio.run(app.close())
+        return table
+
+
+def flame(file: Path, calls: int) -> None:
+    """Collapsed stacks (`frame;frame count`), for any flame graph viewer: sampled by cProfile's call counts is not enough."""
+    import cProfile
+    import pstats
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = bench_home(Path(folder) / "home")
+        app = home.app()
+        whole = InProcess(app, home.keys["builder"])
+        profile = cProfile.Profile()
+        profile.enable()
+        for _ in range(calls):
+            whole.call()
+        profile.disable()
+        asyncio.run(app.close())
+    with file.open("w") as out:
+        pstats.Stats(profile, stream=out).sort_stats("tottime").print_stats(40)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--profile", type=Path)
+    options = parser.parse_args()
+    if options.profile:
+        flame(options.profile, options.calls * 5)
+        return
+    table = measure(options.calls, options.rounds)
+    if options.json:
+        print(json.dumps(table, indent=2))
+        return
+    print(f"{'':28}{'best':>10}{'median':>10}   µs a call")
+    for name, row in table.items():
+        print(f"{name:28}{row['best']:10.2f}{row['median']:10.2f}")
+
+
+if __name__ == "__main__":
+    main()
