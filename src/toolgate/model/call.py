@@ -14,7 +14,7 @@ Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Caller:
     """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
 
