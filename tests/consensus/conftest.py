@@ -5,18 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.consensus.nodes import Office, council
-from tests.stores.postgres import Postgres
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ class Office:
     settings: dict[str, Any] = field(default_factory=dict)
     url: str | None = None
     make_keys: bool = True
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.home.mkdir(exist_ok=True)
@@ -68,8 +69,10 @@ class Office:
         return open_node(self.settings, self.keys, self.stores, SystemClock())
 
     def close(self) -> None:
-        self.stores.close()
-        self.workspace.close()
+        if not self.closed:
+            self.closed = True
+            self.stores.close()
+            self.workspace.close()
 
     def call(self, tool: str, **args: Any) -> Any:
         """Validate in, run, validate out. Raises: InputRefused, ToolError."""
