@@ -30,11 +30,8 @@ def serve(flags: Flags, dev: Dev = False, json: Json = False) -> None:
 
     With --json the first line of standard output is one JSON object with the URLs, printed when the server is ready.
     """
-    from toolgate.gate.keys import KeyRing
-
     keys = _dev_keys(flags) if dev else None
     settings = flags.load(keys.home if keys else None)
-    KeyRing(settings.paths.keys).check()
     app = _built(settings)
 
     def ready(url: str) -> None:
