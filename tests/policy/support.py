@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolgate.model.tool import Pack, Result, Tool
 from toolgate.policy.adr import Adr
@@ -48,12 +48,6 @@ def manifest(*rows: Row, **changes: Any) -> Manifest:
 
 def accepted(number: str, status: str = "accepted") -> dict[str, Adr]:
     return {number: Adr(number, status, "0" * 64)}
-
-
-def run(*arguments: str, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The real command line in a real process. `path` is put before everything that is installed."""
-    environ = {"PYTHONPATH": str(path)} if path else {}
-    return python("from toolgate.cli.main import run; run()", *arguments, cwd=cwd, **environ)
 
 
 def python(code: str, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -128,6 +122,27 @@ def json_row(name: str, **changes: Any) -> dict[str, Any]:
     return base | changes
 
 
+class Said(NamedTuple):
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+_SEVERAL = """
+import contextlib, io, json, sys
+from toolgate.cli.main import main
+said = []
+for arguments in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    said.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(said))
+"""
+
+
 class Project:
     """A copy of the project's own tree: its policy is the packaged one there, and may be broken."""
 
@@ -140,8 +155,12 @@ class Project:
         (self.root / "policy").symlink_to("src/toolgate/policy/default")
         self.policy = self.root / "policy"
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return run(*arguments, cwd=self.root, path=self.root / "src")
+    def run(self, *commands: str) -> list[Said]:
+        """Run command lines one after the other, in one process: starting Python is the slow part."""
+        lines = json.dumps([command.split() for command in commands])
+        answer = python(_SEVERAL, lines, cwd=self.root, PYTHONPATH=str(self.root / "src"))
+        assert answer.returncode == 0, answer.stderr
+        return [Said(*each) for each in json.loads(answer.stdout)]
 
     def row(self, name: str, **changes: Any) -> None:
         """Change one row; None takes a key away."""

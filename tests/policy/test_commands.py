@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.policy.support import ROOT, Project, edit_manifest, home, install, json_row, pack_source, python, run
+from tests.policy.support import ROOT, Project, edit_manifest, home, install, json_row, pack_source, python
 from toolgate.cli.main import main
 from toolgate.policy import contract
 from toolgate.policy.manifest import default_file
@@ -37,80 +37,63 @@ def test_a_tool_without_a_row_ends_every_command_with_1_and_changes_nothing(proj
         lambda content: content.update(tools=[each for each in content["tools"] if each["name"] != DUMMY]),
     )
     lock = (project.policy / "mcp-contract.json").read_bytes()
-    lint = project.run("policy", "lint", "--json")
-    assert lint.returncode == 1
-    assert ("code-without-policy", DUMMY) in _rules(lint.stdout, "fatal")
-    assert project.run("contract", "check").returncode == 1
-    build = project.run("contract", "build")
-    assert build.returncode == 1
-    assert f"{DUMMY} has no row" in build.stdout
+    lint, check, build = project.run("policy lint --json", "contract check", "contract build")
+    assert (lint.code, check.code, build.code) == (1, 1, 1)
+    assert ("code-without-policy", DUMMY) in _rules(lint.out, "fatal")
+    assert f"{DUMMY} has no row" in build.out
     assert (project.policy / "mcp-contract.json").read_bytes() == lock
 
 
 @pytest.mark.req("001-P3")
 def test_a_row_without_a_tool_is_a_warning_and_ends_with_0(project: Project) -> None:
     edit_manifest(project.policy, lambda content: content["tools"].append(json_row("some_day")))
-    lint = project.run("policy", "lint", "--json")
-    assert lint.returncode == 0
-    assert ("policy-without-code", "some_day") in _rules(lint.stdout, "warning")
-    assert project.run("contract", "check").returncode == 0
+    lint, check = project.run("policy lint --json", "contract check")
+    assert (lint.code, check.code) == (0, 0)
+    assert ("policy-without-code", "some_day") in _rules(lint.out, "warning")
 
 
 @pytest.mark.req("001-P4")
 def test_drift_ends_with_3_until_the_contract_is_built(project: Project) -> None:
     project.row(DUMMY, **{"x-visibilityHint": "Another hint"})
-    lint = project.run("policy", "lint", "--json")
-    assert lint.returncode == 3
-    assert _rules(lint.stdout, "fatal", "drift") == [("contract-drift", DUMMY)]
-    check = project.run("contract", "check", "--json")
-    assert check.returncode == 3
-    assert [(each["kind"], each["what"]) for each in json.loads(check.stdout)["changes"]] == [("text-only", "hint")]
-    assert project.run("contract", "diff").returncode == 3
-    assert project.run("contract", "build").returncode == 0
-    assert project.run("contract", "check").returncode == 0
-    assert (project.root / "src/toolgate/policy/default/mcp-contract.json").is_file()
+    lint, check, diff, build, again = project.run(
+        "policy lint --json", "contract check --json", "contract diff", "contract build", "contract check"
+    )
+    assert (lint.code, check.code, diff.code, build.code, again.code) == (3, 3, 3, 0, 0)
+    assert _rules(lint.out, "fatal", "drift") == [("contract-drift", DUMMY)]
+    assert [(each["kind"], each["what"]) for each in json.loads(check.out)["changes"]] == [("text-only", "hint")]
+    assert "Another hint" in (project.root / "src/toolgate/policy/default/mcp-contract.json").read_text()
 
 
 @pytest.mark.req("001-P4", "001-P8")
 def test_changed_code_is_drift_and_an_unannounced_breaking_change_ends_diff_with_1(project: Project) -> None:
     project.replace("src/toolgate/packs/governance/dummy.py", "deadline_s=10", "deadline_s=9")
-    assert project.run("contract", "check").returncode == 3
-    diff = project.run("contract", "diff", "--json")
-    assert diff.returncode == 1
-    assert json.loads(diff.stdout)["changes"] == [
+    check, diff = project.run("contract check", "contract diff --json")
+    assert (check.code, diff.code) == (3, 1)
+    assert json.loads(diff.out)["changes"] == [
         {"kind": "breaking", "tool": DUMMY, "what": "deadline", "text": "10 s became 9 s", "unannounced": True}
     ]
 
 
-@pytest.mark.req("001-P4")
-@pytest.mark.parametrize("edit", ["digest", "layout"])
-def test_a_lock_that_nobody_built_is_drift(project: Project, edit: str) -> None:
-    lock = project.policy / "mcp-contract.json"
-    text = lock.read_text()
-    digest = json.loads(text)["digest"]
-    lock.write_text(text.replace(digest, "0" * 64) if edit == "digest" else text + "\n")
-    assert project.run("contract", "check").returncode == 3
-
-
 @pytest.mark.req("001-P5")
 def test_an_authoritative_tool_without_an_accepted_record_ends_with_1(project: Project) -> None:
-    binding = {"x-tier": "authoritative", "x-adr": None}
-    project.row(DUMMY, **binding)
-    assert project.run("policy", "lint").returncode == 1
+    project.row(DUMMY, **{"x-tier": "authoritative", "x-adr": None})
+    (nameless,) = project.run("policy lint")
+    assert nameless.code == 1
+    assert f"{DUMMY} is authoritative and names no ADR" in nameless.out
 
     project.row(DUMMY, **{"x-adr": "ADR-0999"})
-    missing = project.run("contract", "check")
-    assert missing.returncode == 1
-    assert "ADR-0999, which does not exist" in missing.stdout
+    (missing,) = project.run("contract check")
+    assert missing.code == 1
+    assert "ADR-0999, which does not exist" in missing.out
 
     project.adr("ADR-0999", "Proposed")
-    proposed = project.run("contract", "build")
-    assert proposed.returncode == 1
-    assert "whose status is proposed" in proposed.stdout
+    (proposed,) = project.run("contract build")
+    assert proposed.code == 1
+    assert "whose status is proposed" in proposed.out
 
     project.adr("ADR-0999", "Accepted")
-    assert project.run("contract", "build").returncode == 0
-    assert project.run("policy", "lint").returncode == 0
+    build, lint = project.run("contract build", "policy lint")
+    assert (build.code, lint.code) == (0, 0)
     bound = json.loads((project.policy / "mcp-contract.json").read_text())["adrs"]
     assert "ADR-0999" in [each["id"] for each in bound if each["status"] == "accepted"]
 
@@ -118,9 +101,9 @@ def test_an_authoritative_tool_without_an_accepted_record_ends_with_1(project: P
 @pytest.mark.req("001-P6")
 def test_an_experimental_tool_that_claims_to_bind_ends_with_1(project: Project) -> None:
     project.row(DUMMY, **{"x-visibilityHint": "Can BLOCK a merge"})
-    lint = project.run("policy", "lint", "--json")
-    assert lint.returncode == 1
-    assert _rules(lint.stdout, "fatal") == [("tier2-claims-l0", DUMMY)]
+    (lint,) = project.run("policy lint --json")
+    assert lint.code == 1
+    assert _rules(lint.out, "fatal") == [("tier2-claims-l0", DUMMY)]
 
     project.row(DUMMY, **{"x-visibilityHint": "Test tool for the governance floor"})
     project.replace(
@@ -128,19 +111,17 @@ def test_an_experimental_tool_that_claims_to_bind_ends_with_1(project: Project) 
         'decisions=("warn",)',
         'decisions=("block",), error_codes=("CONSENT_REQUIRED",)',
     )
-    check = project.run("contract", "check")
-    assert check.returncode == 1
-    assert "it declares CONSENT_REQUIRED, it declares the decision block" in check.stdout
+    (check,) = project.run("contract check")
+    assert check.code == 1
+    assert "it declares CONSENT_REQUIRED, it declares the decision block" in check.out
 
 
-def test_a_broken_manifest_is_told_in_two_lines_on_stderr(project: Project) -> None:
+def test_a_broken_manifest_is_told_on_stderr_with_its_place(project: Project) -> None:
     project.row(DUMMY, **{"x-tier": "gold"})
-    for arguments in (["policy", "lint"], ["contract", "check"]):
-        answer = project.run(*arguments)
-        assert answer.returncode == 1
-        assert answer.stdout == ""
-        assert f"row {DUMMY}: x-tier" in answer.stderr
-        assert "Traceback" not in answer.stderr
+    for answer in project.run("policy lint", "contract check", "contract build", "contract diff"):
+        assert (answer.code, answer.out) == (1, "")
+        assert f"row {DUMMY}: x-tier" in answer.err
+        assert "Traceback" not in answer.err
 
 
 # From here on in this process: the same function that the console script calls.
@@ -225,6 +206,16 @@ def test_a_deployment_may_withdraw_a_tool_and_show_says_so(tmp_path: Path, capsy
     assert DUMMY not in (place / "policy" / "mcp-contract.json").read_text()
     _, out, _ = _main(capsys, place, "policy", "show")
     assert [line.split()[-1] for line in out.splitlines() if line.startswith(DUMMY)] == ["withdrawn"]
+
+
+@pytest.mark.req("001-P4")
+@pytest.mark.parametrize("edit", ["digest", "layout"])
+def test_a_lock_that_nobody_built_is_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str], edit: str) -> None:
+    place = home(tmp_path)
+    lock = place / "policy" / "mcp-contract.json"
+    text = lock.read_text()
+    lock.write_text(text.replace(json.loads(text)["digest"], "0" * 64) if edit == "digest" else text + "\n")
+    assert _main(capsys, place, "contract", "check")[0] == 3
 
 
 def test_an_unreadable_lock_is_refused_by_check_and_replaced_by_build(
@@ -322,4 +313,4 @@ def test_made_documents_are_renewed_and_staleness_ends_with_3(
 def test_the_packaged_files_are_the_ones_at_the_root_of_the_project() -> None:
     for name in ("mcp-tools.policy.json", "policy-schema.json", "mcp-contract.json"):
         assert (ROOT / "policy" / name).read_bytes() == default_file(name).read_bytes()
-    assert run("policy", "lint", cwd=ROOT).returncode == 0
+    assert main(["policy", "lint", "--home", str(ROOT)]) == 0

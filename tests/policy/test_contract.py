@@ -85,16 +85,17 @@ def test_digests_can_be_recomputed_by_anyone_with_rfc_8785() -> None:
 
 
 def test_tuples_and_whole_floats_are_written_as_json_has_them() -> None:
-    loose = tool(input_schema={"type": "object", "required": ("x",), "minProperties": 1.0})
-    strict = tool(input_schema={"type": "object", "required": ["x"], "minProperties": 1})
+    loose = tool(input_schema={"type": "object", "required": ("x",), "minProperties": 1.0, "maximum": 1e300})
+    strict = tool(input_schema={"type": "object", "required": ["x"], "minProperties": 1, "maximum": 1e300})
     one, other = (contract.build([pack(each)], manifest(row()), {}) for each in (loose, strict))
     assert contract.render(one) == contract.render(other)
 
 
-def test_a_part_is_the_contract_of_those_packs_alone() -> None:
+def test_a_part_says_the_same_as_the_contract_of_those_packs_alone() -> None:
     whole = contract.build(PACKS, POLICY, accepted("ADR-1"))
-    assert contract.part(whole, ["zeta"]) == contract.build([PACKS[0]], POLICY, {})
-    assert contract.part(whole, ["zeta", "alpha"]) == whole
+    alone = contract.build([PACKS[0]], POLICY, {})
+    assert contract.part(whole, ["zeta"]) == {key: alone[key] for key in ("adrs", "deprecations", "packs", "tools")}
+    assert contract.part(whole, ["zeta", "alpha"])["tools"] == whole["tools"]
 
 
 def test_announcements_are_part_of_the_contract() -> None:

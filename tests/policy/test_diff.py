@@ -182,7 +182,7 @@ values = st.sampled_from(["", "x", "xy", "y", "xxxxx", 0, 1, 2, 3, 1.5, None, Tr
 arguments = st.lists(st.dictionaries(names, values, max_size=3), min_size=15, max_size=25)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(pair=neighbours(), calls=arguments)
 def test_what_is_not_called_breaking_refuses_no_call_that_was_accepted(pair: Any, calls: Any) -> None:
     old, new = pair
@@ -194,7 +194,7 @@ def test_what_is_not_called_breaking_refuses_no_call_that_was_accepted(pair: Any
     assert not accepted_now or kinds - {"text-only"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(pair=neighbours())
 def test_a_difference_is_never_silent_and_equality_says_nothing(pair: Any) -> None:
     old, new = pair

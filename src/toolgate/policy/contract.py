@@ -121,7 +121,7 @@ def _tool_entry(pack: str, tool: Tool, row: Row) -> dict[str, Any]:
         "roles": sorted(row.roles),
         "argumentRoles": {name: sorted(roles) for name, roles in sorted(tool.argument_roles.items())},
         "effect": tool.effect,
-        "deadlineSeconds": int(tool.deadline_s) if float(tool.deadline_s).is_integer() else tool.deadline_s,
+        "deadlineSeconds": _plain(tool.deadline_s),
         "errorCodes": sorted(tool.error_codes),
         "decisions": sorted(tool.decisions),
     }
@@ -132,9 +132,14 @@ def _pack_entry(name: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return {"name": name, "tools": list(entry["tools"]), "digest": digest(entry)}
 
 
-def _plain(schema: Mapping[str, Any]) -> Any:
+def _plain(value: Any) -> Any:
     """A copy as the lock will hold it: lists for tuples, and 1 for 1.0, which no reader must tell apart."""
-    return strictjson.loads(canonical.dumps(strictjson.loads(strictjson.dumps(schema))))
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    whole = isinstance(value, float) and value.is_integer() and abs(value) <= strictjson.MAX_SAFE_INTEGER
+    return int(value) if whole else value
 
 
 def digest(value: Mapping[str, Any]) -> str:
@@ -165,13 +170,14 @@ def adrs_of(contract: Contract) -> dict[str, Adr]:
 
 
 def part(contract: Contract, packs: Iterable[str]) -> Contract:
-    """What a contract says about some packs only, in the form of a whole one."""
+    """What a contract says about some packs only, to be compared; digests of the whole do not go with a part."""
     names = frozenset(packs)
     tools = [tool for tool in contract["tools"] if tool["pack"] in names]
     bound = {tool.get("x-adr") for tool in tools}
     known = {tool["name"] for tool in tools}
-    return assemble(
-        tools=tools,
-        adrs=[adr for adr in contract["adrs"] if adr["id"] in bound],
-        deprecations=[each for each in contract["deprecations"] if each["tool"] in known],
-    )
+    return {
+        "adrs": [adr for adr in contract["adrs"] if adr["id"] in bound],
+        "deprecations": [each for each in contract["deprecations"] if each["tool"] in known],
+        "packs": [pack for pack in contract["packs"] if pack["name"] in names],
+        "tools": tools,
+    }
