@@ -99,6 +99,10 @@ def run(trial: Trial) -> Outcome:
 def _call(wasmtime: Any, trial: Trial) -> Sequence[Any]:
     config = wasmtime.Config()
     config.consume_fuel = True
+    # By default 4 GiB of address space are set aside for each memory, more than a worker process may have.
+    config.memory_reservation = 0
+    config.memory_reservation_for_growth = 0
+    config.memory_guard_size = 0
     store = wasmtime.Store(wasmtime.Engine(config))
     store.set_fuel(FUEL)
     store.set_limits(memory_size=MEMORY_BYTES, table_elements=TABLE_ELEMENTS, instances=1, tables=4, memories=1)

@@ -11,6 +11,7 @@ from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.model.tool import Result, Tool
 from toolgate.packs.lra import registry, serve, sign, verify
+from toolgate.packs.lra.tools_author import PATH_PATTERN
 from toolgate.packs.lra.verify_fetch import look
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ FILE_CODES: Final = ("FILE_NOT_FOUND", "IO_ERROR", "INVALID_PATH", "FILE_TOO_LAR
 
 _CLIMBS: Final = r"(^|/|\\|%2[fF]|%5[cC])(\.|%2[eE]){2}($|/|\\|[?#;]|%2[fF]|%5[cC])"
 """A `..` segment, also percent-encoded (decision 56)."""
-_UNSAFE_PATH: Final = r"^/|(^|/)\.\.(/|$)|\\|[\u0000-\u001f\u007f]"
 
 
 def _path(description: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _path(description: str) -> dict[str, Any]:
         "type": "string",
         "minLength": 1,
         "maxLength": 1024,
-        "not": {"pattern": _UNSAFE_PATH},
+        "pattern": PATH_PATTERN,
         "x-reason": "invalid_path",
         "description": description,
     }
