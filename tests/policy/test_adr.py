@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolgate.errors import StartRefused
+from toolgate.packs.governance.adr import read_adr
 from toolgate.policy.adr import MAX_BYTES, STATUSES, load_directory, parse
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ STATUS_OF = {
     "# ADR-0001: T\n\n**Status**: accepted\n": "accepted",
     "# ADR-0001: T\r\n\r\n**Status:** Accepted\r\n": "accepted",
     "# T\n\n## Status\n\nAccepted\n": "accepted",
+    "# T\n\n* Status: accepted\n": "accepted",
     "---\nstatus: accepted\ndate: 2026-01-01\n---\n# T\n": "accepted",
     '---\nstatus: "accepted"\n---\n# T\n': "accepted",
     "# T\n\n**Status:** Superseded by ADR-0009\n": "superseded",
@@ -38,10 +40,15 @@ STATUS_OF = {
 
 
 @pytest.mark.parametrize("text", STATUS_OF)
-def test_the_status_is_read_in_three_forms_and_doubt_is_unknown(text: str) -> None:
+def test_the_status_is_read_in_four_forms_and_doubt_is_unknown(text: str) -> None:
     adr = parse("ADR-0001-t.md", text.encode())
     assert adr.status == STATUS_OF[text]
     assert adr.accepted is (STATUS_OF[text] == "accepted")
+
+
+@pytest.mark.parametrize("text", STATUS_OF)
+def test_the_tool_that_checks_compliance_reads_the_same_status(text: str) -> None:
+    assert read_adr("docs/adr/ADR-0001-t.md", text.encode()).status == STATUS_OF[text]
 
 
 def test_a_record_is_known_by_its_number_title_and_bytes() -> None:

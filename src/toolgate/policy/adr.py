@@ -1,7 +1,8 @@
 """Decision records: which exist, and which of them are accepted. A tool that binds must name an accepted one.
 
-Three ways to write the status are read: front matter (`status: accepted`), a bold label (`**Status:** Accepted`) and a
-heading (`## Status`, then the word). Absence denies: no status, an unknown one or two different ones is `unknown`.
+Four ways to write the status are read: front matter (`status: accepted`), a bold label (`**Status:** Accepted`), a list
+item (`* Status: accepted`) and a heading (`## Status`, then the word). Absence denies: no status, an unknown one or two
+different ones is `unknown`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ MAX_BYTES: Final = 256 * 1024
 _FILE_NAME: Final = re.compile(r"(ADR-[0-9]+)(-[A-Za-z0-9._-]+)?\.md")
 _TITLE: Final = re.compile(r"^#[ ]+(?:ADR-[0-9]+:?[ ]+)?(.+?)[ ]*$", re.MULTILINE)
 _STATUS: Final = (
-    re.compile(r"^\*\*Status:?\*\*:?[ ]*([A-Za-z]+)", re.MULTILINE),
-    re.compile(r"^##[ ]+Status[ ]*\n+[ ]*([A-Za-z]+)", re.MULTILINE),
+    re.compile(r"^\*\*Status:?\*\*:?[ ]*([A-Za-z]+)", re.MULTILINE),  # bold label
+    re.compile(r"^[*-][ ]+Status:[ ]*([A-Za-z]+)", re.MULTILINE),  # MADR 2
+    re.compile(r"^##[ ]+Status[ ]*\n+[ ]*([A-Za-z]+)", re.MULTILINE),  # Nygard
 )
 _FRONT_MATTER: Final = re.compile(r"\A---\n(.*?)^---$", re.DOTALL | re.MULTILINE)
 _FRONT_STATUS: Final = re.compile(r"^status:[ ]*[\"']?([A-Za-z]+)", re.MULTILINE)
