@@ -160,7 +160,7 @@ def accept_checkpoints(connection: Connection, network: Network, signer: Signer,
 
     An arbiter vouches for what it can check itself, so nobody needs to be asked.
     """
-    if signer.sender not in network.keys:
+    if signer.sender not in network.keys or not _open_checkpoints(connection, glance(connection, network), signer):
         return []
     replica = enter(connection, network)
     voted: list[int] = []

@@ -138,6 +138,8 @@ async def take_in(node: Node, events: Sequence[str], *, source: str, allowance: 
         except MessageFault as fault:
             rejected[index] = fault.code
     hashes = {index: message_hash(message.to_bytes()) for index, message in parsed.items()}
+    if not hashes:
+        return _taken([], rejected)
     known = await node.run(lambda connection: _known(connection, node.network, list(hashes.values())))
     new = [index for index in parsed if hashes[index] not in known]
     rejected |= dict.fromkeys(new[allowance:], "QUOTA_EXCEEDED")
@@ -155,6 +157,10 @@ async def take_in(node: Node, events: Sequence[str], *, source: str, allowance: 
         )
         received = [each.hex() for each in kept.new]
         rejected |= {index: DEFERRED for index in new if hashes[index] in kept.deferred}
+    return _taken(received, rejected)
+
+
+def _taken(received: list[str], rejected: dict[int, str]) -> Taken:
     return Taken(received, [{"index": index, "code": rejected[index]} for index in sorted(rejected)])
 
 

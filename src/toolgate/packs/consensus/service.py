@@ -185,7 +185,8 @@ class Gossip:
         new = PeerState(reply.store, reply.cursor, pushed, deferred=state.deferred or taken.deferred)
         if new.deferred and not reply.more and not taken.deferred:
             new = new._replace(pulled=0, deferred=False)  # there may be room now for what there was none for
-        await node.run(lambda connection: keep_peer_state(connection, node.network, name, new))
+        if new != state:  # an idle network writes nothing
+            await node.run(lambda connection: keep_peer_state(connection, node.network, name, new))
         return reply.more or (page.more and not full)
 
     async def _ask(self, peer: Peer, request: Request) -> Reply:
