@@ -4,7 +4,7 @@ Nothing is remembered from a connection, so nothing can be hijacked: identity co
 because the server offers tools only; the official SDK is the oracle of its tests, not a part of it.
 
 The modern ladder, first failure wins: frame (-32600) -> routing headers once each (-32020) -> `_meta` envelope (-32602) ->
-headers equal the body (-32020) -> version served (-32022) -> method known (-32601).
+headers equal the body (-32020) -> version served (-32022) -> method known (-32601) -> parameters (-32602).
 """
 
 from __future__ import annotations
@@ -53,12 +53,14 @@ INSTRUCTIONS: Final = (
     "Every answer is a governance envelope: read tier, environment, decision and degradedMode before acting on it. "
     "Only an authoritative tool in the cloud environment can block."
 )
+_MODERN_METHODS: Final = frozenset({"server/discover", "tools/list", "tools/call"})
+_HANDSHAKE_METHODS: Final = frozenset({"initialize", "ping", "tools/list", "tools/call"})
 _NAME_BEARING: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _NOT_A_MESSAGE: Final = "Body must be a single JSON-RPC request or notification object"
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """One JSON-RPC request that passed the ladder."""
 
@@ -117,11 +119,14 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
     params = params or {}
     if modern:
         version = _climb(body["method"], params, headers, request_id)
-    elif not isinstance(params.get("_meta"), dict | None):
-        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request_id, status=200)
     else:
         version = (headers or {}).get(VERSION_HEADER, HANDSHAKE_VERSIONS[1])
-    return Request(request_id, body["method"], params, modern, version)
+    request = Request(request_id, body["method"], params, modern, version)
+    if request.method not in (_MODERN_METHODS if modern else _HANDSHAKE_METHODS):
+        status, data = _status(request, 404), request.method[:128]
+        raise Fault(METHOD_NOT_FOUND, "Method not found", request_id=request_id, status=status, data=data)
+    _check_meta(request)
+    return request
 
 
 def _is_modern(body: Any, headers: Mapping[str, str] | None) -> bool:
@@ -162,11 +167,21 @@ def _climb(method: str, params: dict[str, Any], headers: Mapping[str, str] | Non
     if not isinstance(version, str):
         raise Fault(INVALID_PARAMS, f"{_META_VERSION} must be a string", request_id=request_id)
     _served(version, request_id)
-    if not isinstance(meta[_META_CAPABILITIES], dict):
-        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request_id)
-    if meta.get(_META_CLIENT) is not None and not _is_implementation(meta[_META_CLIENT]):
-        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request_id)
     return version
+
+
+def _check_meta(request: Request) -> None:
+    """The shape of what a client says about itself. Raises: Fault."""
+    meta = request.params.get("_meta")
+    status = _status(request, 400)
+    if meta is not None and not isinstance(meta, dict):
+        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request.id, status=status)
+    if not request.modern or meta is None:
+        return
+    if not isinstance(meta[_META_CAPABILITIES], dict):
+        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request.id)
+    if meta.get(_META_CLIENT) is not None and not _is_implementation(meta[_META_CLIENT]):
+        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request.id)
 
 
 def _is_implementation(value: Any) -> bool:
@@ -217,24 +232,16 @@ def answer_plain(request: Request, grants: Sequence[Grant]) -> Reply:
         if request.params.get("cursor") is not None:
             raise Fault(INVALID_PARAMS, "Invalid cursor", request_id=request.id, status=_status(request, 400))
         return _result(request, {"tools": [_listed(grant) for grant in grants]}, cacheable=True)
-    if request.modern and request.method == "server/discover":
+    if request.method == "server/discover":
         result = {
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": {"tools": {"listChanged": False}},
             "instructions": INSTRUCTIONS,
         }
         return _result(request, result, cacheable=True)
-    if not request.modern and request.method == "initialize":
+    if request.method == "initialize":
         return _initialize(request)
-    if not request.modern and request.method == "ping":
-        return _result(request, {})
-    raise Fault(
-        METHOD_NOT_FOUND,
-        "Method not found",
-        request_id=request.id,
-        status=_status(request, 404),
-        data=request.method[:128],
-    )
+    return _result(request, {})  # ping
 
 
 def _initialize(request: Request) -> Reply:
