@@ -88,7 +88,7 @@ class Breaker:
     state_known: bool = True
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.limit > 0 and self.state_known and self.blocked >= self.limit
 
 
@@ -130,7 +130,7 @@ class Analysis:
 
     @property
     def decision(self) -> Decision:
-        return "warn" if self.threshold_decision == "block" and self.breaker.open else self.threshold_decision
+        return "warn" if self.threshold_decision == "block" and self.breaker.is_open else self.threshold_decision
 
     @property
     def report_digest(self) -> str:
@@ -243,7 +243,7 @@ def report(analysis: Analysis) -> dict[str, Any]:
                 "reasons": _reasons(analysis),
             },
             "breaker": {
-                "open": analysis.breaker.open,
+                "open": analysis.breaker.is_open,
                 "limit": analysis.breaker.limit,
                 "blocked": analysis.breaker.blocked,
             },
@@ -300,7 +300,7 @@ def _why_suppressed(analysis: Analysis, one: Finding) -> dict[str, Any]:
 def _reasons(analysis: Analysis) -> list[str]:
     counts, limits = analysis.counts, analysis.limits
     reasons = [f"{counts[severity]} {severity} findings, {limits[severity]} allowed" for severity in analysis.exceeded]
-    if analysis.breaker.open:
+    if analysis.breaker.is_open:
         reasons.append(
             f"circuit breaker open: {analysis.breaker.blocked} reports blocked this hour, so this one only warns"
         )

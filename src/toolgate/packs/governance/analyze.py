@@ -41,7 +41,7 @@ async def run(ctx: Context, args: dict[str, Any]) -> Result:
     analysis = await analyze(ctx, args)
     data = report(analysis)
     counts = ", ".join(f"{count} {severity}" for severity, count in analysis.counts.items() if count) or "no findings"
-    if analysis.breaker.open and analysis.threshold_decision == "block":
+    if analysis.breaker.is_open and analysis.threshold_decision == "block":
         message = f"{BREAKER_CODE}: {counts}; too many reports were blocked this hour, so this one only warns"
         return Result(data=data, decision="warn", code=BREAKER_CODE, message=message, degraded=True)
     return Result(

@@ -17,6 +17,7 @@ from toolgate.packs.governance.adr import (
     Adr,
     Violation,
     apply,
+    glob_matches,
     number_of,
     read_all,
     summary,
@@ -92,6 +93,15 @@ async def check(ctx: Context, args: dict[str, Any]) -> Compliance:
         tuple(skipped),
         tuple(sorted(violations, key=lambda one: (one.file, one.line, one.adr, one.rule))),
     )
+
+
+async def governed_files(ctx: Context, args: dict[str, Any]) -> list[str]:
+    """Every file that some rule of the chosen records is about: what to check when nobody names files."""
+    adrs = await ctx.compute(read_all, await asyncio.to_thread(_records, ctx.files, args.get("adrPath", "docs/adr")))
+    chosen, _ = _chosen(adrs, args.get("adrs"))
+    globs = {glob for adr in chosen for rule in adr.rules for glob in rule.globs}
+    walked = await asyncio.to_thread(lambda: [entry.path for entry in ctx.files.walk()])
+    return [path for path in walked if any(glob_matches(glob, path) for glob in globs)]
 
 
 def _records(files: ReadFiles, directory: str) -> list[tuple[str, bytes]]:
