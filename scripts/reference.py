@@ -91,12 +91,12 @@ def _cli() -> Iterator[str]:
 
 
 def _command(path: str, command: Any) -> Iterator[str]:
-    children = getattr(command, "commands", None)
+    names = command.list_commands(None) if hasattr(command, "list_commands") else None
     yield from ("", f"{'##' if path.count(' ') == 1 else '###'} {path}", "")
     yield _help(command.help or "")
-    yield from _parameters(command) if children is None else ()
-    for name, child in (children or {}).items():
-        yield from _command(f"{path} {name}", child)
+    yield from _parameters(command) if names is None else ()
+    for name in names or ():
+        yield from _command(f"{path} {name}", command.get_command(None, name))
 
 
 def _help(text: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.support import PROGRAM, Commands, clean_environment, process
 from toolgate import __version__
 from toolgate.cli import main as module
-from toolgate.cli.main import COMMANDS, Entry, load
+from toolgate.cli.main import COMMANDS, load
 from toolgate.errors import ExitCode, Happening, LedgerUnavailable, Refusal, StartRefused, StoreUnavailable
 
 HEAVY = {
@@ -91,13 +91,6 @@ def test_every_listed_command_can_be_loaded_and_explains_itself(name: str, toolg
     done = toolgate(name, "--help")
     assert done.code == 0
     assert "Usage: toolgate" in done.out
-
-
-def test_one_command_of_a_packs_application_can_stand_by_itself(
-    toolgate: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "COMMANDS", {"show-keys": Entry("Keys.", "toolgate.cli.keys", member="list")})
-    assert toolgate("show-keys", "--json").json == []
 
 
 def test_a_command_whose_module_is_not_here_is_not_offered() -> None:

@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command lives: a function, or a Typer application (its own sub-commands, or one `member` of it)."""
+    """Where a command lives: a function, or a Typer application with commands of its own."""
 
     summary: str
     module: str
     name: str = "app"
-    member: str | None = None
 
 
 # fmt: off
@@ -56,12 +55,13 @@ _ALL: Final[Mapping[str, Entry]] = {
     "policy":     Entry("Check the policy manifest.", "toolgate.cli.policy"),
     "audit":      Entry("Read, verify and prove the audit log.", "toolgate.cli.audit"),
     "explain":    Entry("Say which rule decided about a request.", "toolgate.cli.audit", "explain"),
-    "analyze":    Entry("Find governance dissonance in your files.", "toolgate.packs.governance.cli", member="analyze"),
-    "l0":         Entry("Check L0 invariants on your files.", "toolgate.packs.governance.cli", member="l0"),
-    "adr":        Entry("Check files against accepted decision records.", "toolgate.packs.governance.cli", member="adr"),
-    "fp":         Entry("Review findings and their false-positive rate.", "toolgate.packs.governance.cli", member="fp"),
-    "consent":    Entry("Grant, list and withdraw consent.", "toolgate.packs.governance.cli", member="consent"),
-    "lra":        Entry("Living research artifacts: make, check, sign, verify.", "toolgate.packs.lra.cli"),
+    "analyze":    Entry("Find governance dissonance in your files.", "toolgate.packs.governance.cli", "analyze"),
+    "baseline":   Entry("Record the baseline that drift is measured from.", "toolgate.packs.governance.cli", "baseline"),
+    "l0":         Entry("Check L0 invariants on your files.", "toolgate.packs.governance.cli", "l0"),
+    "adr":        Entry("Check files against accepted decision records.", "toolgate.packs.governance.cli", "adr"),
+    "fp":         Entry("False positives: mark, list, export and import reviews.", "toolgate.packs.governance.cli_stores", "fp"),
+    "consent":    Entry("Consent of organisations: grant, revoke, list.", "toolgate.packs.governance.cli_stores", "consent"),
+    "lra":        Entry("Living papers: write, judge, build, sign, verify.", "toolgate.packs.lra.cli"),
     "consensus":  Entry("Rounds, votes and sealing.", "toolgate.packs.consensus.cli"),
     "pack":       Entry("Start a pack of your own tools.", "toolgate.cli.pack"),
     "version":    Entry("Print the version.", "toolgate.cli.main", "version"),
@@ -103,8 +103,6 @@ def load(name: str) -> Any:
     entry = COMMANDS[name]
     target = getattr(import_module(entry.module), entry.name)
     app = typer.Typer(add_completion=False)
-    if entry.member is not None:
-        return get_group(target).commands[entry.member]
     if isinstance(target, typer.Typer):
         app.add_typer(target, name=name, help=entry.summary)
     else:
