@@ -250,12 +250,14 @@ def g3(paper: Paper) -> Iterator[Hit]:
 
 
 def g4(paper: Paper) -> Iterator[Hit]:
+    if paper.page.by_tag["output"]:
+        return  # announces itself: its implied role is status
     silent = None
-    for element in paper.page.elements:
+    for element in paper.page.attributed:
         live = element.attr("aria-live")
         if live is not None and live.strip().lower() in ("polite", "assertive"):
             return
-        if (element.attr("role") or "").strip().lower() in _LIVE_ROLES or element.tag == "output":
+        if (element.attr("role") or "").strip().lower() in _LIVE_ROLES:
             return
         silent = silent or (element if live is not None else None)
     if silent is not None:

@@ -139,9 +139,11 @@ def _of_file(artifact: Artifact, name: str) -> list[Load]:
 
 
 def of_page(page: pages.Page, name: str, depth: int = 0) -> Iterator[Load]:
-    for element in page.elements:
-        where = pages.place(element)
+    bare = [one for tag in _SPECIAL for one in page.by_tag[tag] if not one.attrs]
+    for element in [*page.attributed, *bare]:
+        where = None
         for load in _of_element(element, name, depth):
+            where = where or pages.place(element)
             yield Load(
                 load.level,
                 name,

@@ -45,6 +45,8 @@ class Page:
     source: str
     document: turbohtml.Document
     elements: list[Element] = field(default_factory=list)
+    attributed: list[Element] = field(default_factory=list)
+    """Elements that have any attribute: most checks and loads need only these."""
     by_tag: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
     by_id: dict[str, list[Element]] = field(default_factory=lambda: defaultdict(list))
     """The first element of an id is the one a link reaches; the others are duplicates."""
@@ -110,9 +112,11 @@ def parse(source: str) -> Page:
             continue
         page.elements.append(element)
         page.by_tag[element.tag].append(element)
-        ident = element.attr("id")
-        if ident:
-            page.by_id[ident].append(element)
+        if element.attrs:
+            page.attributed.append(element)
+            ident = element.attr("id")
+            if ident:
+                page.by_id[ident].append(element)
     return page
 
 

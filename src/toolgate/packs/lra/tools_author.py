@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from toolgate.model.tool import Context, Result, Tool
-from toolgate.packs.lra import paper, report, rules, scaffold, validate
+from toolgate.packs.lra import report, rules, scaffold, validate
 from toolgate.packs.lra.artifact import Artifact, gather
-
-if TYPE_CHECKING:
-    from toolgate.model.powers import ReadFiles
 
 _CHARACTER: Final = r"[^/\\\u0000-\u001f\u007f-\u009f]"
 _NO_DOT: Final = r"[^/\\.\u0000-\u001f\u007f-\u009f]"
@@ -35,14 +32,8 @@ def _init_text(data: dict[str, Any]) -> str:
 
 
 async def run_validate(ctx: Context, args: dict[str, Any]) -> Result:
-    artifact = await asyncio.to_thread(_read, ctx.files, args["path"])
+    artifact = await asyncio.to_thread(gather, ctx.files, args["path"])
     return Result(await ctx.compute(judge, artifact))
-
-
-def _read(files: ReadFiles, path: str) -> Artifact:
-    artifact = gather(files, path)
-    paper.decode(artifact)  # refused here, before a worker is asked
-    return artifact
 
 
 def judge(artifact: Artifact) -> dict[str, Any]:
@@ -170,7 +161,7 @@ TOOLS: Final = (
         effect="write",
         deadline_s=_DEADLINE_S,
         run=run_init,
-        error_codes=("DIRECTORY_EXISTS", "IO_ERROR"),
+        error_codes=("DIRECTORY_EXISTS", "INVALID_PROJECT_NAME", "IO_ERROR"),
         text=_init_text,
     ),
     _validate_tool(

@@ -24,6 +24,7 @@ const tool = (() => {
   const radius = document.getElementById("radius");
   const result = document.getElementById("result");
   const picture = document.getElementById("picture");
+  form.hidden = false;
   const number = (value, digits = 0) => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f").replace("-", "−");
 
   function say(strong, rest) {
@@ -33,9 +34,10 @@ const tool = (() => {
     result.setAttribute("aria-busy", "false");
   }
 
+  const show = (visible) => picture.toggleAttribute("hidden", !visible);
   function draw(r) {
-    picture.hidden = r > 40;
-    if (picture.hidden) return;
+    show(r <= 40);
+    if (r > 40) return;
     let dots = "";
     for (let y = -r; y <= r; y++) for (let x = -r; x <= r; x++) if (x * x + y * y <= r * r) dots += `M${x} ${y}h0`;
     picture.setAttribute("viewBox", `${-r - 1} ${-r - 1} ${2 * r + 2} ${2 * r + 2}`);
@@ -70,7 +72,7 @@ const tool = (() => {
       if (share > worst) [worst, at] = [share, r];
     }
     say(`${number(100 * worst, 1)} %`, `is the largest share of Gauss’s bound that any radius up to ${number(last)} uses, at r = ${number(at)}.`);
-    picture.hidden = true;
+    show(false);
     if (worst < 0.25) mark(`sweep ${last}`);
   }
 
