@@ -1,0 +1,379 @@
+"""`toolgate consensus`: a person's own look at the arbiter's store, and checks of evidence that need nothing but bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from toolgate.errors import ExitCode, SettingsError, ToolError
+from toolgate.model import strictjson
+from toolgate.packs.consensus.domain.arbiters import ArbiterFault, Network
+from toolgate.packs.consensus.domain.evidence import (
+    MAX_EVIDENCE_BYTES,
+    Certificate,
+    Equivocation,
+    Evidence,
+    EvidenceFault,
+    Level,
+    Rise,
+)
+from toolgate.packs.consensus.domain.evidence import decode as decode_evidence
+from toolgate.packs.consensus.domain.evidence import verify as verify_evidence
+from toolgate.packs.consensus.domain.messages import KIND_NAMES, Checkpoint, Vote
+from toolgate.packs.consensus.settings import DEFAULTS, SCHEMA, network_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from toolgate.packs.consensus import engine
+    from toolgate.packs.consensus.node import Node
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Rounds, votes and their finality.")
+
+Home = Annotated[
+    Path | None, typer.Option("--home", metavar="DIR", help="Where toolgate.toml is; else TOOLGATE_HOME, else here.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+_SHORT: Final = 12
+"""Hex digits that tell arbiters and roots apart for people; --json has them all."""
+
+
+@app.command()
+def status(home: Home = None, json: Json = False) -> None:
+    """Who the arbiters are, how far the rounds have come, and the hash of everything known."""
+    from toolgate.packs.consensus import engine
+
+    with _node(home) as node:
+        found = asyncio.run(node.store.run(lambda connection: engine.status(connection, node.network)))
+    if json:
+        _say_json(_status_json(node, found))
+        return
+    member = "an arbiter" if node.signer.sender in node.network.keys else "an onlooker"
+    typer.echo(
+        f"network   {node.network.id.hex()[:_SHORT]}  {_plural(node.network.size, 'arbiter')}, quorum {node.network.quorum}"
+    )
+    typer.echo(
+        f"this is   {node.signer.sender.hex()[:_SHORT]}  {member}{', with development keys' if node.ephemeral else ''}"
+    )
+    typer.echo(f"epoch     {found.epoch}  (dispute window {node.network.dispute_window})")
+    typer.echo(f"messages  {found.messages}")
+    for level in Level:
+        typer.echo(f"{level.name:<9} {found.levels[level.name]}")
+    for name in ("REJECTED", "SAFETY_FAULT"):
+        if found.outcomes[name]:
+            typer.secho(f"{name} {found.outcomes[name]}", fg="red")
+    for sender in found.equivocators:
+        typer.secho(f"equivocator {sender[:_SHORT]}: toolgate consensus show ROUND --json has the proof", fg="red")
+    typer.echo(f"state     {found.state.hex()}")
+
+
+def _status_json(node: Node, found: engine.Status) -> dict[str, Any]:
+    return {
+        "network_id": node.network.id.hex(),
+        "arbiters": [key.hex() for key in node.network.public_keys],
+        "dispute_window": node.network.dispute_window,
+        "quorum": node.network.quorum,
+        "sender_id": node.signer.sender.hex(),
+        "ephemeral": node.ephemeral,
+        "epoch": found.epoch,
+        "messages": found.messages,
+        "levels": found.levels,
+        "outcomes": found.outcomes,
+        "equivocators": found.equivocators,
+        "state_hash": found.state.hex(),
+    }
+
+
+@app.command()
+def show(
+    round_id: Annotated[int, typer.Argument(metavar="ROUND", min=1, max=2**63 - 1, help="The round's number.")],
+    home: Home = None,
+    json: Json = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the last evidence there, for `verify`.")
+    ] = None,
+) -> None:
+    """Draw a round's ladder: who voted what, and when it rose."""
+    with _node(home) as node:
+        standing, entries, rises = asyncio.run(node.store.run(lambda connection: _look(connection, node, round_id)))
+    if save is not None:
+        if not rises:
+            raise ToolError(
+                "ROUND_NOT_FOUND", f"round {round_id} has not risen yet: there is no evidence", missing=True
+            )
+        save.write_text(rises[-1].evidence.hex() + "\n")
+    if json:
+        _say_json(_round_json(standing, entries, rises))
+        return
+    _draw(standing, entries, rises)
+
+
+def _look(connection: Any, node: Node, round_id: int) -> tuple[engine.Standing, list[engine.Entry], list[engine.Climb]]:
+    from toolgate.packs.consensus import engine
+
+    return (engine.look(connection, node.network, round_id), *engine.history(connection, node.network, round_id))
+
+
+def _draw(standing: engine.Standing, entries: list[engine.Entry], rises: list[engine.Climb]) -> None:
+    one = standing.round
+    typer.secho(f"Round {one.id}  {one.level.name}  {one.outcome}", bold=True)
+    reached = {rise.level: rise for rise in rises}
+    for level in reversed(Level):
+        if level == Level.PENDING:
+            typer.echo("  ● PENDING")
+        elif level in reached:
+            typer.echo(f"  ● {level.name:<9} in epoch {reached[level].epoch}, {reached[level].recorded}")
+        else:
+            typer.echo(f"  ○ {level.name}")
+    typer.echo(
+        f"\n{one.support()} of {one.network.size} accept the most accepted tuple; {one.network.quorum} are needed"
+    )
+    for entry in entries:
+        message = entry.message
+        who = message.sender.hex()[:_SHORT]
+        if isinstance(message, Checkpoint):
+            typer.echo(
+                f"  {entry.recorded}  {who}  seals epoch {message.epoch}, {_plural(len(message.leaves), 'round')}"
+            )
+        else:
+            root, rule, kind = message.statement
+            tuple_ = f"root {root.hex()[:_SHORT]}  rule {rule.hex()[:_SHORT]}"
+            typer.echo(f"  {entry.recorded}  {who}  {KIND_NAMES[kind]:<7}  {tuple_}")
+    for proof in one.equivocations():
+        typer.secho(f"  {proof.first.sender.hex()[:_SHORT]} contradicted itself in this round", fg="red")
+
+
+def _round_json(standing: engine.Standing, entries: list[engine.Entry], rises: list[engine.Climb]) -> dict[str, Any]:
+    one = standing.round
+    return {
+        "round_id": str(one.id),
+        "level": one.level.name,
+        "outcome": one.outcome,
+        "support": one.support(),
+        "quorum": one.network.quorum,
+        "messages": [
+            {
+                "recorded": entry.recorded,
+                "source": entry.source,
+                "sender_id": entry.message.sender.hex(),
+                "envelope": entry.message.to_bytes().hex(),
+            }
+            | (
+                {
+                    "vote_type": KIND_NAMES[entry.message.statement.kind],
+                    "merkle_root_hex": entry.message.statement.root.hex(),
+                    "rule_version_hash_hex": entry.message.statement.rule.hex(),
+                }
+                if isinstance(entry.message, Vote)
+                else {"seals_epoch": entry.message.epoch, "rounds": [str(number) for number, _ in entry.message.leaves]}
+            )
+            for entry in entries
+        ],
+        "rises": [
+            {
+                "level": rise.level.name,
+                "epoch": rise.epoch,
+                "recorded": rise.recorded,
+                "evidence": rise.evidence.hex(),
+            }
+            for rise in rises
+        ],
+        "certificates": [certificate.to_bytes().hex() for certificate in one.certificates.values()],
+        "equivocations": [
+            {"sender_id": proof.first.sender.hex(), "evidence": proof.to_bytes().hex()} for proof in one.equivocations()
+        ],
+    }
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Evidence: bytes, or their hex digits.")],
+    arbiters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The arbiter set (status --json); else the one of the settings."),
+    ] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Check a certificate, a rise or an equivocation proof offline. Exit 1: it proves nothing."""
+    network = _network(arbiters, home)
+    try:
+        evidence = decode_evidence(_evidence_bytes(file))
+        verify_evidence(network, evidence)
+    except EvidenceFault as fault:
+        if json:
+            _say_json({"valid": False, "reason": str(fault)})
+        else:
+            typer.secho(f"✗ not proven: {fault}", fg="red")
+        raise typer.Exit(ExitCode.FAILED) from None
+    if json:
+        _say_json({"valid": True, **_claim_json(evidence)})
+    else:
+        typer.secho(f"✓ {_claim(evidence)}", fg="green")
+
+
+def _claim(evidence: Evidence) -> str:
+    if isinstance(evidence, Equivocation):
+        return f"arbiter {evidence.first.sender.hex()} contradicted itself in round {evidence.first.round}"
+    if isinstance(evidence, Rise):
+        certificate = evidence.certificate
+        return f"round {certificate.round} is {Level(evidence.level).name} since epoch {evidence.epoch}: {_said(certificate)}"
+    if isinstance(evidence, Certificate):
+        return f"round {evidence.round}: {_plural(len(evidence.signers), 'arbiter')} signed {_said(evidence)}"
+    return f"round {evidence.round}: {evidence.sender.hex()} signed {_said(evidence)}"
+
+
+def _said(signed: Certificate | Vote) -> str:
+    root, rule, kind = signed.statement
+    return f"{KIND_NAMES[kind]} root {root.hex()} rule {rule.hex()}"
+
+
+def _claim_json(evidence: Evidence) -> dict[str, Any]:
+    if isinstance(evidence, Equivocation):
+        votes = [vote.to_bytes().hex() for vote in evidence]
+        return {
+            "kind": "equivocation",
+            "round_id": str(evidence.first.round),
+            "sender_id": evidence.first.sender.hex(),
+            "votes": votes,
+        }
+    signed = evidence.certificate if isinstance(evidence, Rise) else evidence
+    claim: dict[str, Any] = {
+        "kind": type(evidence).__name__.lower(),
+        "round_id": str(signed.round),
+        "merkle_root_hex": signed.statement.root.hex(),
+        "rule_version_hash_hex": signed.statement.rule.hex(),
+        "vote_type": KIND_NAMES[signed.statement.kind],
+    }
+    if isinstance(evidence, Rise):
+        claim |= {"level": Level(evidence.level).name, "epoch": evidence.epoch}
+    if isinstance(signed, Certificate):
+        claim["signers"] = [sender.hex() for sender, _, _ in signed.signers]
+    return claim
+
+
+@app.command()
+def seal(home: Home = None, json: Json = False) -> None:
+    """Propose a checkpoint over every certificate that is not ABSOLUTE yet. It takes effect when a quorum accepts it."""
+    from toolgate.packs.consensus import engine
+
+    with _node(home) as node:
+        stood = asyncio.run(
+            node.run(lambda connection: engine.seal(connection, node.network, node.signer, node.recorded()))
+        )
+    if json:
+        _say_json({"round_id": str(stood.round.id), "level": stood.round.level.name, "epoch": stood.epoch})
+        return
+    outlook = "took effect" if stood.round.sealed else "waits for the other arbiters"
+    typer.echo(f"checkpoint in round {stood.round.id} {outlook}; epoch {stood.epoch}")
+
+
+@app.command()
+def keys(
+    make: Annotated[bool, typer.Option("--make", help="Make the keys that are missing.")] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Move the voting key to this store. Its old store must be gone for good.")
+    ] = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """The public halves of this server's voting and VRF keys: what the other arbiters put into their settings."""
+    directory, table = _keys_and_table(home)
+    names = {which: str(table[which]) for which in ("voting_key", "vrf_key")}
+    if make:
+        for name in names.values():
+            try:
+                directory.generate(name)
+            except ToolError as fault:
+                if fault.code != "KEY_EXISTS":
+                    raise
+    if adopt:
+        with _node(home) as node:
+            directory.bind(node.key_name, asyncio.run(node.name_store()), replace=True)
+    public = {which: directory.public_key(name).hex() for which, name in names.items()}
+    if json:
+        _say_json(public)
+        return
+    for which, name in names.items():
+        typer.echo(f"{which:<11} {name:<12} {public[which]}")
+
+
+def _keys_and_table(home: Path | None) -> tuple[Any, Mapping[str, Any]]:
+    from toolgate.config import load_settings
+    from toolgate.powers.keys import KeyDirectory
+
+    settings = load_settings(home, {}, os.environ)
+    directory = KeyDirectory(settings.paths.secrets, workspace=settings.paths.workspace)
+    return directory, _checked(settings.packs.tables.get("consensus", {}))
+
+
+def _checked(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    import jsonschema_rs
+
+    for fault in jsonschema_rs.Draft202012Validator(dict(SCHEMA)).iter_errors(dict(table)):
+        place = ".".join(["packs.consensus", *(str(part) for part in fault.instance_path)])
+        raise SettingsError(f"{place}: {fault.message}.\nSee docs/guides/consensus.md.")
+    return DEFAULTS | dict(table)
+
+
+@contextmanager
+def _node(home: Path | None) -> Iterator[Node]:
+    """This server as an arbiter, on its own store and keys."""
+    from toolgate.config import load_settings
+    from toolgate.model.clock import SystemClock
+    from toolgate.packs.consensus.node import open_node
+    from toolgate.packs.consensus.tables import MIGRATIONS, STORE
+    from toolgate.powers.sql import SqlStores
+
+    directory, table = _keys_and_table(home)
+    settings = load_settings(home, {}, os.environ)
+    url = settings.stores.consensus
+    stores = SqlStores({STORE: url} if url else {}, settings.paths.state, MIGRATIONS)
+    try:
+        yield open_node(table, directory, stores, SystemClock())
+    finally:
+        stores.close()
+
+
+def _network(file: Path | None, home: Path | None) -> Network:
+    """The arbiter set to believe: a file's, or the settings'. Raises: SettingsError."""
+    if file is None:
+        directory, table = _keys_and_table(home)
+        named = network_of(table, None) or network_of(table, directory.public_key(table["voting_key"]))
+        assert named is not None
+        return named
+    try:
+        given = strictjson.loads(file.read_bytes())
+        return Network([bytes.fromhex(key) for key in given["arbiters"]], given["dispute_window"])
+    except (OSError, strictjson.JsonFault, TypeError, KeyError, ValueError, ArbiterFault):
+        raise SettingsError(
+            f"{file.name} holds no arbiter set.\nGive JSON with arbiters (64 hex digits each) and dispute_window."
+        ) from None
+
+
+def _evidence_bytes(file: Path) -> bytes:
+    """Raises: EvidenceFault."""
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(2 * MAX_EVIDENCE_BYTES + 16)
+    except OSError:
+        raise EvidenceFault(f"{file.name} cannot be read") from None
+    if raw.startswith(b"toolgate-"):
+        return raw
+    try:
+        return bytes.fromhex(raw.decode("ascii").strip())
+    except ValueError:
+        raise EvidenceFault("the file holds neither evidence nor its hex digits") from None
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _say_json(value: Any) -> None:
+    typer.echo(strictjson.dumps(value).decode())
