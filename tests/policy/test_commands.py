@@ -297,6 +297,20 @@ def test_the_committed_contract_is_what_the_code_says_without_extras_and_for_eve
         assert answer.stderr.strip() == "[]"
 
 
+def test_outside_a_source_tree_the_records_are_known_by_the_lock(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    shutil.copytree(ROOT / "src" / "toolgate", site / "toolgate")
+    code = (
+        "from toolgate.cli.main import main\n"
+        "from toolgate.policy import bundle\n"
+        "assert bundle.adr_directory() is None\n"
+        "assert all(record.accepted for record in bundle.load_policy(None).adrs.values())\n"
+        "raise SystemExit(main(['contract', 'check']))\n"
+    )
+    answer = python(code, cwd=tmp_path, PYTHONPATH=str(site))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
 def test_made_documents_are_renewed_and_staleness_ends_with_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

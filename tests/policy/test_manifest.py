@@ -144,12 +144,15 @@ def test_a_missing_manifest_is_refused_by_name(tmp_path: Path) -> None:
 
 
 BOUND = row("judge", tier="authoritative", adr="ADR-7", pack="core")
-DEFAULT = manifest(row("probe", roles=frozenset({"builder", "admin"}), pack="core"), BOUND)
+NOTED = row("noted", adr="ADR-3")
+DEFAULT = manifest(row("probe", roles=frozenset({"builder", "admin"}), pack="core"), BOUND, NOTED)
 
 TOO_MUCH = {
     "another role": row("probe", roles=ALL, pack="core"),
     "other roles": row("probe", roles=frozenset({"committer"}), pack="core"),
     "higher tier": row("probe", tier="authoritative", adr="ADR-9", pack="core", roles=frozenset({"admin"})),
+    "higher tier by its own ADR": row("noted", tier="authoritative", adr="ADR-3"),
+    "higher tier without an ADR": row("noted", tier="authoritative"),
     "another ADR": row("judge", tier="authoritative", adr="ADR-9", pack="core"),
     "another pack": row("probe", pack="evil", roles=frozenset({"admin"})),
     "any pack": row("probe", pack=None, roles=frozenset({"admin"})),
@@ -173,7 +176,7 @@ def test_a_deployment_may_withdraw_take_roles_demote_and_add_advisory_tools() ->
     fewer = row("probe", roles=frozenset({"admin"}), pack="core")
     lower = row("judge", pack="core", roles=frozenset({"admin"}))
     found = narrow(DEFAULT, manifest(lower, row("new")))
-    assert found.withdrawn == {"probe"}
+    assert found.withdrawn == {"probe", "noted"}
     assert found.demoted == {"judge"}
     assert narrow(DEFAULT, manifest(fewer, BOUND)).rows["probe"].roles == {"admin"}
 
