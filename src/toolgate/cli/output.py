@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
 
 def line(*parts: tuple[str, str], stderr: bool = False) -> None:
     """One line of (text, style) pieces. Brackets in a text are no markup; a long line is not broken."""
@@ -16,10 +18,16 @@ def line(*parts: tuple[str, str], stderr: bool = False) -> None:
     if not _wants_colour(stream):
         stream.write("".join(text for text, _ in parts) + "\n")
         return
-    from rich.console import Console  # 70 ms that no program has to wait for
     from rich.text import Text
 
-    Console(stderr=stderr, soft_wrap=True).print(Text.assemble(*parts))
+    console(stderr=stderr).print(Text.assemble(*parts))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """For what only a person at a terminal sees. Rich costs 70 ms, which no program should wait for."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def _wants_colour(stream: Any) -> bool:
