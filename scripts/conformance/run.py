@@ -33,11 +33,14 @@ REVISIONS = ("2025-11-25", "2026-07-28")
 UNSCORED = (("http-header-validation", "2026-07-28"),)
 """Scenarios that the suite runs without counting them, and that we must pass all the same."""
 ERAS = ("legacy", "modern")
+CLIENTS = ("claude-code", "claude-desktop")
+"""Clients whose files the Inspector reads as they are, HTTP and stdio. (Cursor names no type, VS Code has another shape.)"""
 TOOL = "dummy_experimental"
 INSTALL_S, SUITE_S, STEP_S = 600, 300, 60
 """Seconds after which npm, one run of the suite, and anything else is given up."""
 
 _LINE = re.compile(r"^([✓✗]) ([a-z0-9-]+): [0-9]+ passed, [0-9]+ failed", re.MULTILINE)
+_PLACE_OF_KEY = re.compile(r"\$\{[^}]*\}|PASTE-A-KEY-HERE")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -112,7 +115,18 @@ def judge(tools: dict[str, str], scratch: Path, results: Path) -> Summary:
         for name, (target, flags, command) in {"http": over_http, "stdio": over_stdio}.items():
             for era in ERAS:
                 run_inspector(summary, tools, f"{name} {era}", [*target, "--protocol-era", era, *flags], command)
+        for client in CLIENTS:
+            written = client_file(scratch, home, client, ready["url"], key)
+            run_inspector(summary, tools, f"config {client}", ["--config", str(written), "--server", "toolgate"], [])
     return summary
+
+
+def client_file(scratch: Path, home: Path, client: str, url: str, key: str) -> Path:
+    """What `toolgate mcp-config` prints, with the key in the place that the client would fill."""
+    printed = _run([TOOLGATE, "mcp-config", client, "--url", url, "--home", str(home)])
+    written = scratch / f"{client}.json"
+    written.write_text(_PLACE_OF_KEY.sub(key, printed))
+    return written
 
 
 def run_suite(summary: Summary, tools: dict[str, str], url: str, revision: str, results: Path) -> None:

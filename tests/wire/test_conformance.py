@@ -43,6 +43,10 @@ INSPECTOR_RUNS = {
     for transport in ("http", "stdio")
     for era in ("legacy", "modern")
     for method in ("tools/list", "tools/call")
+} | {
+    f"config {client} {method}"
+    for client in ("claude-code", "claude-desktop")
+    for method in ("tools/list", "tools/call")
 }
 
 
@@ -88,7 +92,7 @@ def test_every_message_on_the_wire_is_valid_by_the_protocols_own_schema(
 
 @pytest.mark.guard
 @pytest.mark.timeout(RUN_S)
-def test_the_inspector_lists_and_calls_tools_in_both_eras_over_both_transports(
+def test_the_inspector_lists_and_calls_tools_in_both_eras_over_both_transports_and_from_our_client_files(
     judged: tuple[dict[str, Any], Path],
 ) -> None:
     summary, _ = judged
