@@ -10,6 +10,7 @@ import json
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,11 @@ def calls(home: Home, name: str, chance: random.Random) -> Iterator[tuple[dict[s
 
 
 def client(home: Home, port: int, name: str, history: History) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=world.PATIENCE_S)
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=world.PATIENCE_S)) as connection:
+        ask(home, connection, name, history)
+
+
+def ask(home: Home, connection: http.client.HTTPConnection, name: str, history: History) -> None:
     for body, headers in calls(home, name, random.Random(name)):
         try:
             if "name" in body["args"]:
@@ -68,7 +73,7 @@ def client(home: Home, port: int, name: str, history: History) -> None:
 
 def one_life(home: Home, round_: int, chance: random.Random, history: History) -> None:
     """Start, load, kill."""
-    with home.serving() as server:
+    with home.serving("--ledger-checkpoint-records", "16") as server:
         threads = [
             threading.Thread(target=client, args=(home, server.port, f"{round_}-{number}", history))
             for number in range(CLIENTS)
