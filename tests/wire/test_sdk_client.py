@@ -81,6 +81,7 @@ def test_a_client_that_knows_the_version_beforehand_need_not_ask(connect: Connec
     talk(connect("2026-07-28"), conversation)
 
 
+@pytest.mark.req("001-M1")
 def test_a_client_is_shown_the_tools_of_its_role(connect: Connect, mode: str) -> None:
     async def names(client: Client) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
@@ -106,6 +107,7 @@ def test_a_good_call_answers_an_envelope_that_fits_the_advertised_schema(connect
     talk(connect(mode), conversation)
 
 
+@pytest.mark.req("001-M2", "001-M3", "001-F5")
 def test_the_floor_holds_whatever_client_asks(connect: Connect, mode: str) -> None:
     async def conversation(client: Client) -> None:
         await client.list_tools()
@@ -113,16 +115,20 @@ def test_the_floor_holds_whatever_client_asks(connect: Connect, mode: str) -> No
         envelope = result.structured_content
         assert (envelope["success"], envelope["decision"], envelope["data"]) == (True, "warn", {"some": "payload"})
         assert "code" not in envelope
+        assert (envelope["tier"], envelope["environment"], envelope["isError"]) == ("experimental", "local", False)
+        assert json.loads(result.content[0].text) == envelope
         assert not result.is_error
 
     talk(connect(mode), conversation)
 
 
+@pytest.mark.req("001-M3")
 def test_what_a_tool_or_its_schema_refuses_is_a_result_that_a_model_can_read(connect: Connect, mode: str) -> None:
     async def conversation(client: Client) -> None:
         refused = await client.call_tool("wire_fail", {"text": "shop"})
         assert refused.is_error
         assert refused.structured_content["code"] == "NOT_TODAY"
+        assert {"tier", "environment"} <= refused.structured_content.keys()
         wrong = await client.call_tool("wire_echo", {"txt": "hi"})
         assert wrong.is_error
         assert wrong.structured_content["code"] == "INVALID_INPUT"
