@@ -89,7 +89,8 @@ class Server:
 def environment(**more: str) -> dict[str, str]:
     """Nothing of the caller's own settings leaks in; the stranger's pack is installed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
-    return kept | {"PYTHONPATH": str(SITE)} | more
+    path = os.pathsep.join(part for part in (str(SITE), os.environ.get("PYTHONPATH")) if part)
+    return kept | {"PYTHONPATH": path} | more
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:

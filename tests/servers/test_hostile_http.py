@@ -15,6 +15,7 @@ from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, make_home
 
 GOOD_BODY = b'{"tool":"unruly_write","args":{"name":"hostile"}}'
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD_BODY), GOOD_BODY)
 
 
 def raw(port: int, *pieces: bytes) -> bytes:
@@ -125,12 +126,13 @@ def test_no_host_is_refused(spoken: Spoken) -> None:
 
 
 def test_a_length_beside_a_transfer_encoding_is_refused(spoken: Spoken) -> None:
+    spoken.body = CHUNKED
     refused(spoken.with_(b"Transfer-Encoding", b"chunked").send(), 400)
 
 
 @pytest.mark.parametrize("encoding", [b"gzip, chunked", b"identity", b"chunked, chunked", b"xchunked"])
 def test_other_transfer_encodings_are_refused(spoken: Spoken, encoding: bytes) -> None:
-    spoken.length = False
+    spoken.length, spoken.body = False, CHUNKED
     refused(spoken.with_(b"Transfer-Encoding", encoding).send(), 400)
 
 
@@ -156,7 +158,17 @@ def test_headers_of_seventy_kilobytes_are_refused(spoken: Spoken) -> None:
 
 def test_a_body_of_two_megabytes_is_refused_before_it_is_read(spoken: Spoken) -> None:
     spoken.body = b'{"tool":"' + b"x" * 2_000_000 + b'"}'
-    refused(spoken.send(), 413)
+    refused(raw_tolerant(spoken.port, spoken.bytes()), 413)
+
+
+def test_a_declared_length_is_refused_before_the_body_comes(spoken: Spoken) -> None:
+    spoken.length, spoken.body = False, b""
+    refused(raw_tolerant(spoken.port, spoken.with_(b"Content-Length", b"99999999").bytes()), 413)
+
+
+def test_two_transfer_encodings_are_refused(spoken: Spoken) -> None:
+    spoken.length, spoken.body = False, CHUNKED
+    refused(spoken.with_(b"Transfer-Encoding", b"chunked").with_(b"Transfer-Encoding", b"chunked").send(), 400)
 
 
 def test_a_chunked_body_of_two_megabytes_is_refused(spoken: Spoken) -> None:

@@ -35,7 +35,7 @@ class _Worker:
     """One process and the pipe to it."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "forkserver")
+        context: Any = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "forkserver")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="toolgate-compute", daemon=True)
         self._process.start()
@@ -61,7 +61,7 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.is_alive()
+        return bool(self._process.is_alive())
 
     def kill(self) -> None:
         self._process.kill()

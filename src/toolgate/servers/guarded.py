@@ -82,8 +82,6 @@ class GuardedProtocol(HttpToolsProtocol):
         names = [name for name, _ in self.headers]
         if names.count(b"host") != 1:
             self._refuse(400, "one_host_header_needed")
-        if names.count(b"content-length") + names.count(b"transfer-encoding") > 1:
-            self._refuse(400, "ambiguous_body_length")
         if b"transfer-encoding" in names and dict(self.headers)[b"transfer-encoding"].strip().lower() != b"chunked":
             self._refuse(400, "unsupported_transfer_encoding")
         if self.parser.get_http_version() not in ("1.1", "1.0"):

@@ -43,7 +43,11 @@ def serve_stdio(app: App, settings: Settings, credential: bytes | None) -> int:
 
 
 async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -> int:
-    listener = _bind(settings.server.host, settings.server.port)
+    try:
+        listener = _bind(settings.server.host, settings.server.port)
+    except StartRefused:
+        await app.close()
+        raise
     asgi = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=settings.limits.body_bytes, ready=app.ready)
     port = listener.getsockname()[1]
     asgi.hosts, asgi.origins = _served_names(settings, port)
