@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import time
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.lra_review.papers import CAREFUL, PAGE, WORKER, plant
+from tests.lra_review.static import hosted
 from tests.lra_review.test_devsite import in_thread
 from tests.support import need
 from toolgate.packs.lra import serve
@@ -169,22 +169,8 @@ def test_a_worker_that_cached_the_paper_before_does_not_hide_an_edit(workspace: 
 
 def _serve_plainly_and_install(directory: Path, page: Page) -> int:
     """Any static server, with the paper's own worker; returns the port it used, free again."""
-    from functools import partial
-    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        page.goto(f"http://localhost:{server.server_port}/")
+    with hosted(directory) as port:
+        page.goto(f"http://localhost:{port}/")
         page.wait_for_function("() => navigator.serviceWorker.controller !== null", timeout=10_000)
-    finally:
         page.goto("about:blank")
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
-    return int(server.server_port)
+    return port

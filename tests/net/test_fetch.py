@@ -91,11 +91,24 @@ def test_the_deadline_covers_the_resolver_too_and_is_ten_seconds_unless_set() ->
     assert TIMEOUT_S == 10.0
 
 
-def test_a_time_out_inside_a_visit_that_is_not_the_visit_s_own_is_left_alone() -> None:
+def test_the_deadline_of_a_visit_counts_what_is_fetched_and_not_what_its_caller_does() -> None:
+    async def slow(_: Seen, __: asyncio.StreamWriter) -> bytes:
+        await asyncio.sleep(0.28)
+        return answer(b"<p>")
+
     async def probe(w: World) -> None:
-        with pytest.raises(TimeoutError):
-            async with w.egress().visit():
-                raise TimeoutError
+        await w.site("slow.test", slow)
+        async with w.egress(limits=Limits(timeout_s=0.9)).visit() as visit:
+            await visit.page("https://slow.test/")
+            await asyncio.sleep(0.9)
+            await asyncio.gather(visit.part("a"), visit.part("b"))
+
+            async def two_more() -> None:
+                # More than half is spent: of the next two, the second does not fit any more.
+                for number in range(2):
+                    await visit.part(str(number))
+
+            assert await code_of(two_more()) == ("TIMEOUT", False, "Connection timeout (0.9s)")
 
     in_world(probe)
 

@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from time import monotonic
 from typing import Final
 
 import httpcore2
@@ -120,8 +121,8 @@ class Egress:
 
     @asynccontextmanager
     async def visit(self) -> AsyncGenerator[Visit]:
-        """One look at one site, under one deadline that covers the whole `async with` block."""
-        async with _deadline(self._limits.timeout_s), self._line() as line:
+        """One look at one site. The deadline counts the time spent on the network, not what the caller does between."""
+        async with self._line() as line:
             yield _Visit(line, self._limits)
 
     @asynccontextmanager
@@ -137,8 +138,8 @@ class Egress:
 
 
 @asynccontextmanager
-async def _deadline(seconds: float) -> AsyncGenerator[None]:
-    """Rule 6: one clock for names, connections, redirects and bodies."""
+async def _deadline(seconds: float, shown: float | None = None) -> AsyncGenerator[None]:
+    """Rule 6: one clock for names, connections, redirects and bodies. `shown` is the whole time, if some is spent."""
     clock = asyncio.timeout(seconds)
     try:
         async with clock:
@@ -146,7 +147,7 @@ async def _deadline(seconds: float) -> AsyncGenerator[None]:
     except TimeoutError:
         if not clock.expired():
             raise
-        raise ToolError("TIMEOUT", f"Connection timeout ({seconds:g}s)") from None
+        raise ToolError("TIMEOUT", f"Connection timeout ({shown or seconds:g}s)") from None
 
 
 def _allowed_pair(entry: str) -> tuple[str, int]:
@@ -384,9 +385,13 @@ class _Visit:
         self._page: Target | None = None
         self._parts = 0
         self._bytes = 0
+        self._under_way = 0
+        self._since = 0.0
+        self._spent_s = 0.0
 
     async def page(self, url: str) -> Fetched:
-        fetched = await self._line.fetch(parse_target(url), self._request(None))
+        async with self._clock():
+            fetched = await self._line.fetch(parse_target(url), self._request(None))
         if fetched.status == 200:
             refuse_not_html(fetched.headers)
         self._page = parse_target(fetched.url)
@@ -399,11 +404,28 @@ class _Visit:
         self._parts += 1
         if self._parts > self._limits.max_parts:
             raise ToolError("RESPONSE_TOO_LARGE", f"the page has more than {self._limits.max_parts} parts")
-        fetched = await self._line.fetch(join(self._page, reference), self._request(self._page.origin))
+        target = join(self._page, reference)
+        async with self._clock():
+            fetched = await self._line.fetch(target, self._request(self._page.origin))
         self._bytes += len(fetched.body)
         if self._bytes > self._limits.max_visit_bytes:
             raise ToolError("RESPONSE_TOO_LARGE", f"the page and its parts exceed {self._limits.max_visit_bytes} bytes")
         return fetched
+
+    @asynccontextmanager
+    async def _clock(self) -> AsyncGenerator[None]:
+        """Counts while at least one fetch of the visit is under way; fetches side by side share the same seconds."""
+        if not self._under_way:
+            self._since = monotonic()
+        self._under_way += 1
+        left = self._limits.timeout_s - self._spent_s - (monotonic() - self._since)
+        try:
+            async with _deadline(left, self._limits.timeout_s):
+                yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._spent_s += monotonic() - self._since
 
     def _request(self, origin: str | None) -> _Request:
         left = max(self._limits.max_visit_bytes - self._bytes, 1)
