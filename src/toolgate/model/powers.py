@@ -95,7 +95,7 @@ class Bus(Protocol):
 
 class Buses(Protocol):
     async def open(self, url: str) -> Bus:
-        """Raises StoreUnavailable: the broker does not answer, or the extra is not installed."""
+        """Raises StoreUnavailable: the broker does not answer; StartRefused: the extra is not installed."""
         ...
 
 

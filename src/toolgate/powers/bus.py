@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.errors import StoreUnavailable, ToolError
+from toolgate.errors import StartRefused, StoreUnavailable, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,20 +17,17 @@ RECONNECT_WAIT_S: Final = 1.0
 
 class NatsBuses:
     async def open(self, url: str) -> NatsBus:
-        """Raises: StoreUnavailable. Side effects: one connection, kept up until `close`."""
+        """Raises: StoreUnavailable; StartRefused. Side effects: one connection, kept up until `close`."""
         try:
             import nats  # noqa: PLC0415 (an extra, and only for those who configure a broker)
         except ModuleNotFoundError:
-            raise StoreUnavailable("NATS is configured and not installed: pip install 'toolgate[nats]'") from None
+            raise StartRefused("NATS is configured and not installed.\nRun: pip install 'toolgate[nats]'") from None
         try:
-            connection = await nats.connect(
-                url,
-                connect_timeout=CONNECT_TIMEOUT_S,
-                reconnect_time_wait=RECONNECT_WAIT_S,
-                max_reconnect_attempts=-1,
-                allow_reconnect=True,
-                error_cb=_ignore,
-            )
+            # The library would try the first connection for ever, too: whoever asks wants to know now.
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                connection = await nats.connect(
+                    url, reconnect_time_wait=RECONNECT_WAIT_S, max_reconnect_attempts=-1, error_cb=_ignore
+                )
         except (OSError, TimeoutError, nats.errors.Error):
             # The address may hold a password: it is not repeated.
             raise StoreUnavailable("the NATS server does not answer") from None

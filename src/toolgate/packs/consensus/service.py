@@ -30,7 +30,7 @@ from toolgate.packs.consensus.settings import Peer, network_of, peers_of
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-    from toolgate.model.powers import Bus, Egress, Secrets
+    from toolgate.model.powers import Bus, Buses, Egress, Secrets
     from toolgate.model.tool import ServiceContext
 
 EXCHANGE_TIMEOUT_S: Final = 5.0
@@ -38,6 +38,7 @@ MAX_PAGES: Final = 64
 """Exchanges with one peer in one turn: a late joiner reads 16 000 messages, then the others get their turn."""
 MAX_PENALTY_TURNS: Final = 64
 """Turns a lying or silent peer is left alone at most; doubled with each failure, so that a dead peer costs little."""
+BROKER_RETRY_S: Final = 5.0
 RPC_TOOL: Final = "mcp.tool:consensus.gossip"
 
 
@@ -78,40 +79,57 @@ class HttpWire:
             raise ToolError("BAD_RESPONSE", f"the peer answered {fetched.status} and no result") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NatsWire:
     """Over a broker that is trusted with nothing: it can drop, delay and repeat, and that is all it can do."""
 
-    bus: Bus
-    network: bytes
+    node: Node
+    buses: Buses
+    url: str
+    _bus: Bus | None = None
+    _try_again: float = 0.0
+    _quotas: Quotas = field(default_factory=Quotas)
 
-    def subject(self, sender: bytes) -> str:
-        return f"toolgate.consensus.{self.network.hex()}.{sender.hex()}"
+    async def open(self) -> Bus:
+        """The connection; a broker that is away is asked again after a while. Raises: StoreUnavailable, StartRefused."""
+        if self._bus is None:
+            now = self.node.clock.monotonic()
+            if now < self._try_again:
+                raise StoreUnavailable("the NATS server does not answer")
+            self._try_again = now + BROKER_RETRY_S
+            self._bus = await self.buses.open(self.url)
+            await self._bus.serve(self._subject(self.node.signer.sender), self._answer)
+        return self._bus
+
+    async def close(self) -> None:
+        if self._bus is not None:
+            await self._bus.close()
 
     async def exchange(self, peer: Peer, request: Request) -> Reply:
         data = strictjson.dumps(request.to_json())
-        answered = await self.bus.request(self.subject(peer.sender), data, timeout_s=EXCHANGE_TIMEOUT_S)
         try:
+            bus = await self.open()
+            answered = await bus.request(self._subject(peer.sender), data, timeout_s=EXCHANGE_TIMEOUT_S)
             return read_reply(strictjson.loads(answered))
+        except StoreUnavailable as fault:
+            raise ToolError("TARGET_NOT_FOUND", str(fault), missing=True) from None
         except strictjson.JsonFault:
             raise ToolError("BAD_RESPONSE", "the peer did not answer like an arbiter") from None
 
-    async def serve(self, node: Node) -> None:
-        """Answer others as `consensus_gossip` does. The quota is per claimed sender: NATS says no more about them."""
-        quotas = Quotas()
+    def _subject(self, sender: bytes) -> str:
+        return f"toolgate.consensus.{self.node.network.id.hex()}.{sender.hex()}"
 
-        async def handle(data: bytes) -> bytes:
-            try:
-                asked = strictjson.loads(data)
-                request = Request(asked["peer_id"], asked["events"], asked["after"], asked.get("store", ""))
-                sound = type(request.after) is int and 0 <= request.after < 2**53 and len(request.events) <= MAX_EVENTS
-                if not (sound and all(isinstance(each, str) for each in (*request.events, request.peer_id))):
-                    return b"{}"
-                return strictjson.dumps(await answer(node, request, quotas, f"nats {request.peer_id[:64]}"))
-            except (strictjson.JsonFault, TypeError, KeyError, ToolError, StoreUnavailable):
-                return b"{}"  # whoever asked sees no arbiter's answer and turns to the next one
-
-        await self.bus.serve(self.subject(node.signer.sender), handle)
+    async def _answer(self, data: bytes) -> bytes:
+        """As `consensus_gossip` answers. The quota is per claimed sender: NATS says no more about who asks."""
+        try:
+            asked = strictjson.loads(data)
+            request = Request(asked["peer_id"], asked["events"], asked["after"], asked.get("store", ""))
+            sound = type(request.after) is int and 0 <= request.after < 2**53 and len(request.events) <= MAX_EVENTS
+            if not (sound and all(isinstance(each, str) for each in (*request.events, request.peer_id))):
+                return b"{}"
+            return strictjson.dumps(await answer(self.node, request, self._quotas, f"nats {request.peer_id[:64]}"))
+        except (strictjson.JsonFault, TypeError, KeyError, ToolError, StoreUnavailable):
+            return b"{}"  # whoever asked sees no arbiter's answer and turns to the next one
 
 
 @dataclass(slots=True)
@@ -224,7 +242,7 @@ class GossipService:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
-        self._bus: Bus | None = None
+        self._nats: NatsWire | None = None
 
     async def start(self, ctx: ServiceContext) -> None:
         """Raises: StartRefused: an unsound library, a bad arbiter set, or other arbiters and no key of our own."""
@@ -239,13 +257,12 @@ class GossipService:
             node = open_node(ctx.settings, ctx.keys, ctx.stores, ctx.clock)
         except ToolError as fault:
             raise SettingsError(f"packs.consensus: {fault.text}.") from None
-        wires: list[Wire] = []
+        wires: list[Wire] = [HttpWire(ctx.net, ctx.secrets)]
         if "nats" in ctx.settings:
-            self._bus = await ctx.buses.open(ctx.secrets.read(ctx.settings["nats"]))
-            wire = NatsWire(self._bus, node.network.id)
-            await wire.serve(node)
-            wires.append(wire)
-        wires.append(HttpWire(ctx.net, ctx.secrets))
+            self._nats = NatsWire(node, ctx.buses, ctx.secrets.read(ctx.settings["nats"]))
+            with suppress(StoreUnavailable):  # away now: asked again between turns, HTTP carries on meanwhile
+                await self._nats.open()
+            wires.insert(0, self._nats)
         peers = peers_of(ctx.settings, node.signer.sender)
         self._task = asyncio.create_task(Gossip(node, peers, wires, dict(ctx.settings)).run(), name="consensus-gossip")
 
@@ -254,6 +271,6 @@ class GossipService:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._bus is not None:
-            await self._bus.close()
-            self._bus = None
+        if self._nats is not None:
+            await self._nats.close()
+            self._nats = None
