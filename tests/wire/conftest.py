@@ -6,19 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.wire.world import Deployment, reference_serving
+from tests.homes import Home, make_home
+from tests.wire.world import PACKS, reference_serving
 
 
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    return Deployment.make(tmp_path_factory.mktemp("wire") / "home")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return make_home(tmp_path_factory.mktemp("wire") / "home", packs=PACKS)
 
 
 @pytest.fixture(scope="session")
-def ours(deployment: Deployment) -> Iterator[str]:
+def ours(home: Home) -> Iterator[str]:
     """The address of a running Toolgate."""
-    with deployment.serving() as ready:
-        yield ready["url"]
+    with home.serving() as server:
+        yield server.ready["url"]
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from wiretest import PACK
 
 from toolgate import __version__
 from toolgate.faces.mcp import INSTRUCTIONS, LIST_TTL_MS
-from toolgate.packs.governance.dummy import DUMMY
+from toolgate.packs.governance import PACK as GOVERNANCE
 
 
 class ToolSaysNo(Exception):
@@ -36,6 +36,7 @@ def _say_no(arguments: dict[str, Any]) -> dict[str, Any]:
     raise ToolSaysNo(f"{arguments['text']} is closed.")
 
 
+# Only what the tests call; the other tools are listed, and that is compared.
 ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "dummy_experimental": lambda _: {"some": "payload"},
     "wire_echo": lambda arguments: {"text": arguments["text"] * arguments.get("times", 1)},
@@ -45,7 +46,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "wire_wait": lambda arguments: {"text": arguments["text"]},
     "wire_admin": lambda arguments: {"text": arguments["text"]},
 }
-DEFINITIONS = {tool.name: tool for tool in sorted([DUMMY, *PACK.tools], key=lambda tool: tool.name)}
+DEFINITIONS = {tool.name: tool for tool in sorted([*GOVERNANCE.tools, *PACK.tools], key=lambda tool: tool.name)}
 
 
 async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.homes import ROOT, environment
 from tests.support import need
-from tests.wire.world import ROOT, environment
 
 SCRIPTS = ROOT / "scripts" / "conformance"
 RUN_S = 900

@@ -9,20 +9,19 @@ from typing import Any
 
 import pytest
 
+from tests.homes import Home
 from tests.wire import compare
 from tests.wire.corpus import CASES, DIFFERENCES
 from tests.wire.messages import GREETING, Case, Ours, enveloped, note, request
-from tests.wire.world import Deployment, StdioPeer, post, reference_stdio
+from tests.wire.world import StdioPeer, our_stdio, post, reference_stdio
 
 SYNC = {"handshake": request("ping", ident="sync"), "modern": enveloped("server/discover", ident="sync")}
 """What is sent behind a message to learn that its answers, if any, have all come."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_over_http_the_answer_is_the_one_of_the_sdk(
-    case: Case, deployment: Deployment, ours: str, reference: str
-) -> None:
-    key = ("X-MCP-API-Key", deployment.keys["admin"])
+def test_over_http_the_answer_is_the_one_of_the_sdk(case: Case, home: Home, ours: str, reference: str) -> None:
+    key = ("X-MCP-API-Key", home.keys["admin"])
     expected = compare.http(post(reference, case.body, case.headers, case.method))
     got = compare.http(post(ours, case.body, (*case.headers, key), case.method))
     if case.ours is None:
@@ -34,11 +33,11 @@ def test_over_http_the_answer_is_the_one_of_the_sdk(
 
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
-def test_over_stdio_the_answers_are_those_of_the_sdk(era: str, deployment: Deployment) -> None:
+def test_over_stdio_the_answers_are_those_of_the_sdk(era: str, home: Home) -> None:
     cases = [case for case in CASES if case.era == era and case.stdio]
     assert len(cases) > 40
     wrong: dict[str, Any] = {}
-    with_us, with_sdk = deployment.stdio(), reference_stdio()
+    with_us, with_sdk = our_stdio(home), reference_stdio()
     try:
         for peer in (with_us, with_sdk):
             _open(peer, era)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.homes import Home
+from tests.site.wiretest import STEPS
 from tests.wire.messages import META, Case, enveloped, new, old, request
-from tests.wire.site.wiretest import STEPS
-from tests.wire.world import Deployment, Reply, post
+from tests.wire.world import Reply, our_stdio, post
 
 PROGRESS: dict[str, Any] = {"name": "wire_progress", "arguments": {"text": "done"}}
 AT_ONCE = PROGRESS | {"name": "wire_steps"}
@@ -23,9 +24,9 @@ def call(era: str, params: dict[str, Any], token: Any, accept: str = "applicatio
 
 
 @pytest.fixture
-def ask(deployment: Deployment, ours: str) -> Any:
+def ask(home: Home, ours: str) -> Any:
     def send(case: Case) -> Reply:
-        return post(ours, case.body, (*case.headers, ("X-MCP-API-Key", deployment.keys["builder"])))
+        return post(ours, case.body, (*case.headers, ("X-MCP-API-Key", home.keys["builder"])))
 
     return send
 
@@ -87,8 +88,8 @@ def test_what_is_no_token_asks_for_no_stream(ask: Any, token: Any) -> None:
 
 
 @pytest.mark.parametrize("params", [PROGRESS, AT_ONCE], ids=["in a thread", "on the loop"])
-def test_on_a_pipe_too_the_notes_come_before_the_answer(deployment: Deployment, params: Any) -> None:
-    peer = deployment.stdio()
+def test_on_a_pipe_too_the_notes_come_before_the_answer(home: Home, params: Any) -> None:
+    peer = our_stdio(home)
     try:
         for token in TOKENS:
             peer.send(call("modern", params, token).body)

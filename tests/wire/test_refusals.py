@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.homes import PATIENCE_S, Home, make_home
 from tests.wire.messages import ECHO, Case, enveloped, new, note, old, request
-from tests.wire.world import PATIENCE_S, Deployment, Reply, post
+from tests.wire.world import PACKS, Reply, our_stdio, post
 
 BOTH_ERAS = ["handshake", "modern"]
 WAIT: dict[str, Any] = {"name": "wire_wait", "arguments": {"text": "x"}}
@@ -25,15 +26,16 @@ def call(era: str, params: dict[str, Any], ident: Any = 7) -> Case:
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A deployment where a caller may do one thing at a time."""
-    return Deployment.make(tmp_path_factory.mktemp("narrow") / "home", "[limits]\nconcurrency_per_caller = 1\n")
+    limits = "[limits]\nconcurrency_per_caller = 1\n"
+    return make_home(tmp_path_factory.mktemp("narrow") / "home", packs=PACKS, settings=limits)
 
 
 @pytest.fixture(scope="module")
-def narrow_url(narrow: Deployment) -> Iterator[str]:
-    with narrow.serving() as ready:
-        yield ready["url"]
+def narrow_url(narrow: Home) -> Iterator[str]:
+    with narrow.serving() as server:
+        yield server.ready["url"]
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
@@ -60,18 +62,16 @@ def test_without_a_good_key_every_message_is_401_with_a_challenge(ours: str, era
 
 
 @pytest.mark.parametrize("header", ["X-MCP-API-Key", "Authorization"])
-def test_either_key_header_will_do_with_blanks_around_it(deployment: Deployment, ours: str, header: str) -> None:
-    value = f"{'Bearer ' if header == 'Authorization' else ''}{deployment.keys['builder']}"
+def test_either_key_header_will_do_with_blanks_around_it(home: Home, ours: str, header: str) -> None:
+    value = f"{'Bearer ' if header == 'Authorization' else ''}{home.keys['builder']}"
     case = call("modern", ECHO)
     assert post(ours, case.body, (*case.headers, (header, f"  {value} "))).status == 200
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
-def test_a_tool_of_another_role_is_403_and_says_so_with_the_requests_id(
-    deployment: Deployment, ours: str, era: str
-) -> None:
+def test_a_tool_of_another_role_is_403_and_says_so_with_the_requests_id(home: Home, ours: str, era: str) -> None:
     case = call(era, {"name": "wire_admin", "arguments": {"text": "hi"}})
-    reply = post(ours, case.body, (*case.headers, ("X-MCP-API-Key", deployment.keys["builder"])))
+    reply = post(ours, case.body, (*case.headers, ("X-MCP-API-Key", home.keys["builder"])))
     assert (reply.status, reply.json["error"]["code"], reply.json["id"]) == (403, 403, 7)
 
 
@@ -87,16 +87,14 @@ def test_no_client_is_led_into_oauth(ours: str, path: str) -> None:
         connection.close()
 
 
-def test_a_body_above_the_limit_is_413(deployment: Deployment, ours: str) -> None:
+def test_a_body_above_the_limit_is_413(home: Home, ours: str) -> None:
     case = call("modern", {"name": "wire_echo", "arguments": {"text": "x" * (1 << 20)}})
-    reply = post(ours, case.body, (*case.headers, ("X-MCP-API-Key", deployment.keys["builder"])))
+    reply = post(ours, case.body, (*case.headers, ("X-MCP-API-Key", home.keys["builder"])))
     assert (reply.status, reply.json["error"]["code"]) == (413, -32600)
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
-def test_a_caller_that_does_too_much_at_once_is_429_until_it_hangs_up(
-    narrow: Deployment, narrow_url: str, era: str
-) -> None:
+def test_a_caller_that_does_too_much_at_once_is_429_until_it_hangs_up(narrow: Home, narrow_url: str, era: str) -> None:
     key = ("X-MCP-API-Key", narrow.keys["builder"])
 
     def ask() -> Reply:
@@ -114,8 +112,8 @@ def test_a_caller_that_does_too_much_at_once_is_429_until_it_hangs_up(
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
-def test_on_a_pipe_the_same_refusals_come_without_statuses(narrow: Deployment, era: str) -> None:
-    peer = narrow.stdio("builder")
+def test_on_a_pipe_the_same_refusals_come_without_statuses(narrow: Home, era: str) -> None:
+    peer = our_stdio(narrow, "builder")
     try:
         peer.send(call(era, {"name": "wire_admin", "arguments": {"text": "hi"}}).body)
         assert peer.receive()["error"]["code"] == 403
@@ -130,8 +128,8 @@ def test_on_a_pipe_the_same_refusals_come_without_statuses(narrow: Deployment, e
         assert peer.close() == 0
 
 
-def test_on_a_pipe_a_client_that_leaves_takes_its_calls_along(narrow: Deployment) -> None:
-    peer = narrow.stdio("builder")
+def test_on_a_pipe_a_client_that_leaves_takes_its_calls_along(narrow: Home) -> None:
+    peer = our_stdio(narrow, "builder")
     peer.send(call("modern", WAIT).body)
     assert peer.close() == 0, "well before the tool's own deadline, which is longer than our patience"
 

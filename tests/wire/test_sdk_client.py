@@ -14,10 +14,12 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.wire.site.wiretest import STEPS
-from tests.wire.world import PATIENCE_S, TOOLS, Deployment, environment
+from tests.homes import PATIENCE_S, Home, environment
+from tests.site.wiretest import PACK, STEPS
 from toolgate import __version__
+from toolgate.packs.governance import PACK as GOVERNANCE
 
+TOOLS = sorted(tool.name for pack in (GOVERNANCE, PACK) for tool in pack.tools)
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 """How the client may open, and the version that comes of it."""
 
@@ -26,12 +28,12 @@ Talk = Callable[[Client], Awaitable[None]]
 
 
 @pytest.fixture(params=["http", pytest.param("stdio", marks=pytest.mark.guard)])
-def connect(request: pytest.FixtureRequest, deployment: Deployment, ours: str) -> Connect:
+def connect(request: pytest.FixtureRequest, home: Home, ours: str) -> Connect:
     """connect(mode, role) -> a connected client."""
 
     @asynccontextmanager
     async def over_http(mode: str, role: str = "builder") -> AsyncIterator[Client]:
-        headers = {"Authorization": f"Bearer {deployment.keys[role]}"}
+        headers = {"Authorization": f"Bearer {home.keys[role]}"}
         async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http_client:
             transport = streamable_http_client(f"{ours}/mcp", http_client=http_client)
             async with Client(transport, mode=mode, read_timeout_seconds=PATIENCE_S) as client:
@@ -39,8 +41,8 @@ def connect(request: pytest.FixtureRequest, deployment: Deployment, ours: str) -
 
     @asynccontextmanager
     async def over_stdio(mode: str, role: str = "builder") -> AsyncIterator[Client]:
-        command, *arguments = deployment.command("stdio")
-        variables = environment(TOOLGATE_API_KEY=deployment.keys[role])
+        command, *arguments = home.command("stdio")
+        variables = environment(TOOLGATE_API_KEY=home.keys[role])
         parameters = StdioServerParameters(command=command, args=arguments, env=variables)
         async with Client(parameters, mode=mode, read_timeout_seconds=PATIENCE_S) as client:
             yield client
@@ -87,7 +89,7 @@ def test_a_client_is_shown_the_tools_of_its_role(connect: Connect, mode: str) ->
         return [tool.name for tool in (await client.list_tools()).tools]
 
     async def as_admin(client: Client) -> None:
-        assert await names(client) == list(TOOLS)
+        assert await names(client) == TOOLS
 
     async def as_builder(client: Client) -> None:
         assert await names(client) == [name for name in TOOLS if name != "wire_admin"]

@@ -1,128 +1,45 @@
-"""A deployment to talk to, a reference to compare it with, and ways to send both exactly the same bytes."""
+"""The reference to compare with, and ways to send it and our server exactly the same bytes."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
-from toolgate.policy.manifest import MANIFEST_FILE
+from tests.homes import PATIENCE_S, Home, environment
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-SITE = HERE / "site"
-TOOLGATE = str(Path(sys.executable).parent / "toolgate")
-PATIENCE_S = 10.0
-"""Seconds that a process may take to start or to answer before the test gives up."""
-TOOLS = ("dummy_experimental", "wire_admin", "wire_echo", "wire_fail", "wire_progress", "wire_steps", "wire_wait")
-
-
-def environment(**more: str) -> dict[str, str]:
-    """The test pack is installed, as far as a server can tell; nothing of the caller's own settings leaks in."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
-    return kept | {"PYTHONPATH": os.pathsep.join([str(SITE), str(ROOT)])} | more
-
-
-@dataclass
-class Deployment:
-    """A home directory with a policy of its own that knows seven tools, and a key for each role."""
-
-    home: Path
-    keys: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def make(cls, home: Path, settings: str = "") -> Deployment:
-        policy = home / "policy"
-        policy.mkdir(parents=True)
-        (home / "workspace").mkdir()
-        (home / "toolgate.toml").write_text(f'{settings}\n[packs]\nenabled = ["governance", "wiretest"]\n')
-        (policy / MANIFEST_FILE).write_text(json.dumps(_manifest()))
-        made = cls(home)
-        made.run("contract", "build")
-        made.keys = {role: made.create_key(role) for role in ("builder", "admin")}
-        return made
-
-    def command(self, *arguments: str) -> list[str]:
-        return [TOOLGATE, *arguments, "--home", str(self.home)]
-
-    def run(self, *arguments: str) -> str:
-        command = self.command(*arguments)
-        done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=False, timeout=PATIENCE_S
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def create_key(self, role: str) -> str:
-        return str(json.loads(self.run("keys", "create", "--role", role, "--json"))["key"])
-
-    @contextmanager
-    def serving(self, *flags: str) -> Iterator[dict[str, str]]:
-        """A running HTTP server; gives what it says about itself in its first line."""
-        with running(self.command("serve", "--port", "0", "--json", *flags), environment()) as ready:
-            yield ready
-
-    def stdio(self, role: str = "admin") -> StdioPeer:
-        return StdioPeer(self.command("stdio"), environment(TOOLGATE_API_KEY=self.keys[role]))
-
-
-def _manifest() -> dict[str, Any]:
-    def row(name: str) -> dict[str, Any]:
-        return {
-            "name": name,
-            "x-pack": "governance" if name == "dummy_experimental" else "wiretest",
-            "x-tier": "experimental",
-            "x-visibilityHint": "Wire tests",
-            "x-roles": ["admin"] if name == "wire_admin" else ["builder", "committer", "admin"],
-        }
-
-    return {"version": "1.0.0", "tools": [row(name) for name in TOOLS]}
-
-
-@contextmanager
-def running(command: Sequence[str], env: dict[str, str]) -> Iterator[dict[str, str]]:
-    """A server process that prints one JSON line when it is ready. It must end by itself when told to."""
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        overdue = threading.Timer(PATIENCE_S, process.kill)
-        overdue.start()
-        line = process.stdout.readline()
-        overdue.cancel()
-        assert line, f"{command[0]} did not start: {process.stderr.read()}"
-        drains = [threading.Thread(target=pipe.read, daemon=True) for pipe in (process.stdout, process.stderr)]
-        for drain in drains:
-            drain.start()
-        try:
-            yield json.loads(line)
-        finally:
-            process.terminate()
-            try:
-                process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-            for drain in drains:
-                drain.join(PATIENCE_S)
+PACKS = ("governance", "wiretest")
 
 
 @contextmanager
 def reference_serving() -> Iterator[str]:
-    with running([sys.executable, str(HERE / "reference_server.py"), "http"], environment()) as ready:
-        yield ready["url"]
+    """The address of the same tools on the official SDK."""
+    command = [sys.executable, str(HERE / "reference_server.py"), "http"]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, "the reference did not start"
+            yield json.loads(line)["url"]
+        finally:
+            process.kill()
 
 
 def reference_stdio() -> StdioPeer:
     return StdioPeer([sys.executable, str(HERE / "reference_server.py"), "stdio"], environment())
+
+
+def our_stdio(home: Home, role: str = "admin") -> StdioPeer:
+    return StdioPeer(home.command("stdio"), environment(TOOLGATE_API_KEY=home.keys[role]))
 
 
 @dataclass(frozen=True)
