@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 
+from tests.governance.constants import CONSTANT_RUNS, MUTANT
 from toolgate.model.call import Caller
 from toolgate.model.tool import Context, Result
 from toolgate.packs.governance import PACK
@@ -79,7 +81,8 @@ class Desk:
     async def acall(self, name: str, args: dict[str, Any], role: Any = "admin") -> Result:
         tool = TOOLS[name]
         jsonschema_rs.validate(dict(tool.input_schema), args)
-        result: Any = tool.run(self.context(tool, role), args)
+        run = CONSTANT_RUNS[name] if name == os.environ.get(MUTANT) else tool.run
+        result: Any = run(self.context(tool, role), args)
         if not isinstance(result, Result):
             result = await result
         if result.success:
