@@ -252,7 +252,8 @@ def test_no_text_breaks_the_readers(text: str) -> None:
     for read in (
         lambda: receipt_trust.parse(text),
         lambda: receipt_sshsig.verify(b"x", text),
-        lambda: receipt_minisign.verify(b"x", text, KEY.public_key),
+        lambda: receipt_minisign.verify(b"x", text, (b"", KEY.public_key)),
+        lambda: receipt_minisign.parse_public_key(text),
         lambda: receipt_dsse.parse(text.encode("utf-8", "surrogatepass")),
     ):
         try:
@@ -289,16 +290,36 @@ def test_no_changed_byte_of_an_ssh_signature_goes_unnoticed(data: st.DataObject)
 
 def test_a_minisign_signature_covers_the_file_and_the_comment() -> None:
     text = receipt_minisign.sign(b"message", KEY.public_key, KEY.sign, "timestamp:1\tfile:x")
-    assert receipt_minisign.verify(b"message", text, KEY.public_key) == "timestamp:1\tfile:x"
-    for data, edited, public in (
-        (b"other", text, KEY.public_key),
-        (b"message", text.replace("file:x", "file:y"), KEY.public_key),
-        (b"message", text, OTHER.public_key),
-        (b"message", text.replace("untrusted", "trusted"), KEY.public_key),
-        (b"message", "", KEY.public_key),
+    mine = receipt_minisign.parse_public_key(receipt_minisign.public_key_file(KEY.public_key))
+    other = receipt_minisign.parse_public_key(receipt_minisign.public_key_file(OTHER.public_key))
+    assert mine[1] == KEY.public_key
+    assert receipt_minisign.verify(b"message", text, mine) == "timestamp:1\tfile:x"
+    for data, edited, key in (
+        (b"other", text, mine),
+        (b"message", text.replace("file:x", "file:y"), mine),
+        (b"message", text, other),
+        (b"message", text, (mine[0], OTHER.public_key)),
+        (b"message", text.replace("untrusted", "trusted"), mine),
+        (b"message", "", mine),
     ):
         with pytest.raises(ReceiptFault):
-            receipt_minisign.verify(data, edited, public)
+            receipt_minisign.verify(data, edited, key)
+
+
+MINISIGN_KEY = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"
+MINISIGN_SIGNATURE = """untrusted comment: signature from minisign secret key
+RUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=
+trusted comment: timestamp:1556193335\tfile:test
+y/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==
+"""
+
+
+def test_a_published_minisign_signature_verifies() -> None:
+    """The example that minisign's own verifiers test with: file `test`, holding the word test."""
+    key = receipt_minisign.parse_public_key(MINISIGN_KEY)
+    assert receipt_minisign.verify(b"test", MINISIGN_SIGNATURE, key) == "timestamp:1556193335\tfile:test"
+    with pytest.raises(ReceiptFault):
+        receipt_minisign.verify(b"Test", MINISIGN_SIGNATURE, key)
 
 
 def test_the_pre_authentication_encoding_is_dsse_s_own_example() -> None:

@@ -26,6 +26,14 @@ def public_key_file(public: bytes) -> str:
     return f"{_UNTRUSTED}minisign public key {shown}\n{_to_base64(b'Ed' + key_id(public) + public)}\n"
 
 
+def parse_public_key(text: str) -> tuple[bytes, bytes]:
+    """Key id and key of a minisign public key file. Raises: ReceiptFault."""
+    raw = _from_base64(text.strip().split("\n")[-1])
+    if raw[:2] != b"Ed" or len(raw) != 2 + _KEY_ID_BYTES + ed25519.PUBLIC_BYTES:
+        raise ReceiptFault("not a minisign public key")
+    return raw[2 : 2 + _KEY_ID_BYTES], raw[2 + _KEY_ID_BYTES :]
+
+
 def sign(message: bytes, public: bytes, sign_bytes: Callable[[bytes], bytes], comment: str) -> str:
     """`comment` is one line and is covered by the second signature."""
     signature = sign_bytes(blake2b(message).digest())
@@ -34,15 +42,16 @@ def sign(message: bytes, public: bytes, sign_bytes: Callable[[bytes], bytes], co
     return f"{_UNTRUSTED}signature of a verification receipt\n{head}\n{_TRUSTED}{comment}\n{_to_base64(over_all)}\n"
 
 
-def verify(message: bytes, text: str, public: bytes) -> str:
-    """The trusted comment. Raises: ReceiptFault: malformed, of another key, or wrong."""
+def verify(message: bytes, text: str, key: tuple[bytes, bytes]) -> str:
+    """The trusted comment; `key` is a key id with its key. Raises: ReceiptFault: malformed, of another key, or wrong."""
+    expected_id, public = key
     lines = text.split("\n")
     if len(lines) < 4 or not lines[0].startswith(_UNTRUSTED) or not lines[2].startswith(_TRUSTED) or any(lines[4:]):
         raise ReceiptFault("not a minisign signature file")
     head, over_all = _from_base64(lines[1]), _from_base64(lines[3])
     algorithm, ident, signature = head[:2], head[2:10], head[10:]
     covered = {b"ED": blake2b(message).digest(), b"Ed": message}.get(algorithm)
-    if covered is None or ident != key_id(public):
+    if covered is None or ident != expected_id:
         raise ReceiptFault("the minisign signature is of another key or algorithm")
     comment = lines[2].removeprefix(_TRUSTED)
     if not ed25519.verify(public, covered, signature):
