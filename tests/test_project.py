@@ -95,7 +95,7 @@ FORBIDDEN_CALLS = {
     "datetime.utcnow",
     "os.urandom",
 }
-PEOPLE = re.compile(r"cli(_.*)?\.py$")
+PEOPLE = re.compile(r"(cli(_.*)?|people)\.py$")
 """A pack's commands for people run on a person's own files, outside the road; they may open them (decision 5)."""
 
 

@@ -30,6 +30,7 @@ from toolgate.policy.rules import check_start
 from toolgate.powers.bus import NatsBuses
 from toolgate.powers.compute import CallCompute, ComputePool
 from toolgate.powers.files import ReadOnlyWorkspace, Workspace
+from toolgate.powers.jobs import JobKeeper, OwnJobs
 from toolgate.powers.secrets import SecretSources
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
     )
     keys = KeyRing(settings.paths.keys, clock)
     keys.check()
-    powers = Powers(settings, packs, tables, clock)
+    powers = Powers(settings, packs, tables, clock, policy.lock)
     ledger = _open_ledger(settings, clock)
     road = Road(
         authenticate_key=keys.authenticate,
@@ -166,18 +167,25 @@ class Powers:
     """What tools may touch. The effect of a tool selects what its context holds."""
 
     def __init__(
-        self, settings: Settings, packs: tuple[Pack, ...], tables: Mapping[str, Mapping[str, Any]], clock: Clock
+        self,
+        settings: Settings,
+        packs: tuple[Pack, ...],
+        tables: Mapping[str, Mapping[str, Any]],
+        clock: Clock,
+        contract: Mapping[str, Any],
     ) -> None:
         self._settings = settings
         self._packs = packs
         self._tables = tables
         self._clock = clock
+        self._contract = contract
         self._workspace = Workspace(settings.paths.workspace)
         self._reading = ReadOnlyWorkspace(self._workspace)
         self._compute = Lazy(lambda: ComputePool(COMPUTE_WORKERS))
         self._stores = Lazy(self._open_stores)
         self._keys = Lazy(self._open_keys)
         self._net = Lazy(self._open_net)
+        self._jobs = Lazy(self._open_jobs)
         self._shared = bool(settings.stores.false_positives or settings.stores.consent)
         if self._shared:
             self._stores.made().start()
@@ -205,6 +213,8 @@ class Powers:
             writer=None if effect == "read" else self._workspace,
             keys=cast("SigningKeys", self._keys) if effect == "crypto" else None,
             net=cast("Egress", self._net) if effect == "network" else None,
+            jobs=OwnJobs(self._jobs.made, ticket.caller.key_id) if effect == "write" else None,
+            contract=self._contract,
         )
 
     def service_context(self, pack: str) -> ServiceContext:
@@ -222,6 +232,8 @@ class Powers:
         )
 
     async def close(self) -> None:
+        if self._jobs.is_made:
+            await self._jobs.made().close()
         for lazy in (self._compute, self._stores):
             if lazy.is_made:
                 lazy.made().close()
@@ -234,6 +246,12 @@ class Powers:
         urls = {"false_positives": chosen.false_positives, "consent": chosen.consent, "consensus": chosen.consensus}
         migrations = [step for pack in self._packs for step in pack.migrations]
         return SqlStores({name: url for name, url in urls.items() if url}, self._settings.paths.state, migrations)
+
+    def _open_jobs(self) -> JobKeeper:
+        from toolgate.servers.devsite import DevSites  # noqa: PLC0415 (watchfiles, for tools that serve)
+
+        sites = DevSites(self._settings.paths.workspace, self._reading, CallCompute(self._compute.made, float("inf")))
+        return JobKeeper({"site": sites})
 
     def _open_keys(self) -> SigningKeys:
         from toolgate.powers.keys import KeyDirectory  # noqa: PLC0415 (cryptography, 25 ms, for tools that sign)

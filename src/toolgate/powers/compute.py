@@ -26,6 +26,9 @@ Out = TypeVar("Out")
 WORKER_MEMORY_BYTES: Final = 1 << 30
 """Address space of one worker: ten times what a 10 MB document needs, far from what would hurt the machine."""
 
+LONGEST_S: Final = 3600.0
+"""For work without a caller's deadline (services): an hour is an end, too."""
+
 
 class WorkerCrashed(ToolgateError):
     """The work ended its process (memory, a fault in a library) or raised something of its own."""
@@ -152,5 +155,5 @@ class CallCompute:
         self._deadline = deadline
 
     async def __call__(self, function: Callable[[In], Out], data: In, *, timeout_s: float | None = None) -> Out:
-        left = max(0.0, self._deadline - monotonic())
+        left = min(max(0.0, self._deadline - monotonic()), LONGEST_S)
         return await self._pool().run(function, data, seconds=left if timeout_s is None else min(left, timeout_s))

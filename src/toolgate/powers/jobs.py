@@ -55,7 +55,7 @@ class JobKeeper:
         self._sweeper: asyncio.Task[None] | None = None
 
     def of(self, owner: str) -> OwnJobs:
-        return OwnJobs(self, owner)
+        return OwnJobs(lambda: self, owner)
 
     async def start(self, owner: str, kind: str, options: Site, limit: int) -> JobInfo:
         starter = self._kinds.get(kind)
@@ -113,15 +113,15 @@ class OwnJobs:
 
     __slots__ = ("_keeper", "_owner")
 
-    def __init__(self, keeper: JobKeeper, owner: str) -> None:
+    def __init__(self, keeper: Callable[[], JobKeeper], owner: str) -> None:
         self._keeper = keeper
         self._owner = owner
 
     async def start(self, kind: str, options: Site, *, limit: int) -> JobInfo:
-        return await self._keeper.start(self._owner, kind, options, limit)
+        return await self._keeper().start(self._owner, kind, options, limit)
 
     def list(self, kind: str) -> Sequence[JobInfo]:
-        return self._keeper.owned(self._owner, kind)
+        return self._keeper().owned(self._owner, kind)
 
     async def stop(self, job_id: str) -> bool:
-        return await self._keeper.stop(self._owner, job_id)
+        return await self._keeper().stop(self._owner, job_id)
