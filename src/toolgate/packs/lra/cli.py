@@ -205,9 +205,12 @@ def _watch(path: Path, *, strict: bool) -> None:
     from watchfiles import watch
 
     directory = path if path.is_dir() else path.parent
-    _show(path, strict=strict)
-    for _ in watch(directory, raise_interrupt=False):
-        _show(path, strict=strict)
+    shown = False
+    # The first report waits for the watcher, or a change between the two would be lost.
+    for changes in watch(directory, raise_interrupt=False, yield_on_timeout=True, rust_timeout=200):
+        if changes or not shown:
+            _show(path, strict=strict)
+            shown = True
 
 
 def _show(path: Path, *, strict: bool) -> None:
