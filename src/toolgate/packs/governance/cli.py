@@ -175,7 +175,7 @@ def adr_check(
     from toolgate.packs.governance.check_adr import as_data, check, governed_files
     from toolgate.packs.governance.people import person
 
-    with person(home, _directory(root)) as who:
+    with person(home, _directory(root), isolated=True) as who:
         args: dict[str, Any] = {"adrPath": adr_path, "includeProposed": include_proposed}
         args |= {"adrs": only} if only else {}
         try:

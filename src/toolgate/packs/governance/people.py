@@ -11,7 +11,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolgate.config import load_settings
 from toolgate.errors import ToolError
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from toolgate.model.call import Environment
+    from toolgate.model.powers import Compute
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 DEADLINE_S: Final = 120.0
 """Seconds for one command: a person can wait longer than a caller, but not for ever on a hostile pattern."""
@@ -79,12 +83,12 @@ class OwnFiles:
 class Person:
     """One command's powers. Stores are opened where the settings say; `keep` says whether the command writes to them."""
 
-    def __init__(self, root: Path, stores: SqlStores, pool: ComputePool, settings: dict[str, Any]) -> None:
+    def __init__(self, root: Path, stores: SqlStores, compute: Compute, settings: dict[str, Any]) -> None:
         self.root = root
         self.stores = stores
         self.files = OwnFiles(root)
         self.clock = SystemClock()
-        self._pool = pool
+        self._compute = compute
         self._settings = settings
 
     @property
@@ -97,13 +101,12 @@ class Person:
 
     def context(self) -> Context:
         # A person's trial runs must not open the breaker for everybody: they count like a builder's.
-        deadline = time.monotonic() + DEADLINE_S
         return Context(
             caller=Caller("person", "builder"),
             clock=self.clock,
-            deadline=deadline,
+            deadline=time.monotonic() + DEADLINE_S,
             settings=self._settings,
-            compute=CallCompute(lambda: self._pool, deadline),
+            compute=self._compute,
             progress=no_progress,
             files=self.files,
             stores=self.stores,
@@ -118,10 +121,20 @@ class Person:
         return [_below(self.root, path.absolute()) for path in files or ()]
 
 
-@contextmanager
-def person(home: Path | None, root: Path | None = None, *, keep: bool = False) -> Iterator[Person]:
-    """Raises: SettingsError.
+class _Here:
+    """Parsing is bounded by itself (`yamldoc`), and a person's process harms nobody else: no worker to wait for."""
 
+    async def __call__(self, function: Callable[[In], Out], data: In, *, timeout_s: float | None = None) -> Out:  # noqa: ARG002 (the power's shape)
+        return function(data)
+
+
+@contextmanager
+def person(
+    home: Path | None, root: Path | None = None, *, keep: bool = False, isolated: bool = False
+) -> Iterator[Person]:
+    """`isolated`: for work that only a kill can bound (the repository's own patterns).
+
+    Raises: SettingsError.
     Side effects: opens stores on first use. A command that only reads does not leave an empty store behind.
     """
     settings = load_settings(home, {}, os.environ)
@@ -131,9 +144,10 @@ def person(home: Path | None, root: Path | None = None, *, keep: bool = False) -
     with tempfile.TemporaryDirectory(prefix="toolgate-") as scratch:
         state = settings.paths.state if keep or settings.paths.state.is_dir() else Path(scratch)
         stores, pool = SqlStores(given, state, MIGRATIONS), ComputePool(1)
+        compute = CallCompute(lambda: pool, time.monotonic() + DEADLINE_S) if isolated else _Here()
         try:
             table = settings.packs.tables.get("governance", {})
-            yield Person(root or repository_root(Path.cwd()), stores, pool, defaults | dict(table))
+            yield Person(root or repository_root(Path.cwd()), stores, compute, defaults | dict(table))
         finally:
             pool.close()
             stores.close()
