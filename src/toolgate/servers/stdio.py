@@ -109,7 +109,7 @@ class StdioServer:
         self._room = asyncio.Event()
 
     async def serve(self) -> None:
-        """Until the peer closes its end; calls under way are then cancelled or finished."""
+        """Until the peer closes its end. What is then under way is for `drain`, which the caller bounds in time."""
         lines = Lines(self._body_bytes)
         while chunk := await self._pipes.read():
             for line in lines.feed(chunk):
@@ -117,12 +117,10 @@ class StdioServer:
             await self._flush()
         for line in lines.rest():
             await self._take(line)
-        await self.drain()
 
     async def drain(self) -> None:
         """Cancel what waits, let finish what acts, send what is ready."""
-        for ticket in list(self._tickets.values()):
-            ticket.cancel()
+        self._road.cancel_all()  # all calls of this process are this one peer's
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._flush()
@@ -199,7 +197,8 @@ class StdioServer:
         try:
             return await self._road.travel(ticket)
         finally:
-            self._tickets.pop(request_id, None)
+            if self._tickets.get(request_id) is ticket:  # a peer may use an id twice, to its own confusion only
+                del self._tickets[request_id]
 
     def _decoded(self, line: bytes | None) -> Any:
         if line is None:
@@ -214,7 +213,8 @@ class StdioServer:
     def _cancel(self, notification: mcp.Notification) -> None:
         """`notifications/cancelled`: only this peer's own calls are here, so its word is enough."""
         if notification.method == "notifications/cancelled":
-            ticket = self._tickets.get(notification.params.get("requestId", ""))
+            request_id = notification.params.get("requestId")
+            ticket = self._tickets.get(request_id) if isinstance(request_id, str) or type(request_id) is int else None
             if ticket is not None:
                 ticket.cancel()
 
