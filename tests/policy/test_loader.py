@@ -191,4 +191,5 @@ def test_every_schema_of_every_pack_of_ours_is_valid_and_every_input_is_bounded(
         assert list(faults_of(tool.input_schema)) == [], tool.name
         assert list(faults_of(tool.output_schema)) == [], tool.name
         assert list(unbounded(tool.input_schema)) == [], tool.name
-        assert [fault for fault in unbounded(tool.output_schema) if "open object" in fault] == [], tool.name
+        # Within an answer, a part that a stranger wrote (a receipt) may be open; the answer itself is not.
+        assert not [fault for fault in unbounded(tool.output_schema) if fault.startswith("# ")], tool.name

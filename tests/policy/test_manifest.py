@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.policy.support import ALL, accepted, edit_manifest, home, json_row, manifest, row
 from toolgate.errors import StartRefused
-from toolgate.policy.bundle import load_decisions, load_policy
+from toolgate.policy.bundle import load_decisions, load_policy, records_in_force
 from toolgate.policy.manifest import load_manifest, narrow
 
 if TYPE_CHECKING:
@@ -261,4 +261,9 @@ def test_records_of_a_deployment_do_not_stand_in_for_packaged_ones(tmp_path: Pat
     (policy / "adr" / "ADR-0900-ours.md").write_text("# ADR-0900: Ours\n\n**Status:** Accepted\n")
     _, adrs = load_decisions(policy)
     assert adrs["ADR-0900"].title == "Ours"
-    assert "ADR-0007" not in adrs or adrs["ADR-0007"].title != "Ours"
+    assert adrs["ADR-0007"].title != "Ours"
+    own = accepted("ADR-7") | accepted("ADR-9")
+    assert records_in_force(DEFAULT, own, {}) == accepted("ADR-9")
+    assert records_in_force(DEFAULT, own, accepted("ADR-7", "proposed")) == accepted("ADR-9") | accepted(
+        "ADR-7", "proposed"
+    )

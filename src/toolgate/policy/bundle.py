@@ -41,16 +41,24 @@ def load_policy(directory: Path | None) -> Policy:
 def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]]:
     """What people decided: manifest and records, without the lock that is built from them. Raises: StartRefused."""
     default, packaged = load_manifest(None), _packaged_adrs()
-    if directory is None or _is_packaged(directory):
+    if directory is None:
         return default, packaged
     if not directory.is_dir():
         raise StartRefused(f"{directory} is no directory.\nMake it with `toolgate init`, or leave paths.policy out.")
-    own_adrs = adr.load_directory(directory / ADR_FOLDER)
-    manifest = narrow(default, load_manifest(directory / MANIFEST_FILE), own_adrs)
-    # Both sides count from 1: a number that binds a packaged tool means the packaged record, and no other stands in for it.
+    own = adr.load_directory(directory / ADR_FOLDER)
+    manifest = narrow(default, load_manifest(directory / MANIFEST_FILE), own)
+    return manifest, records_in_force(default, own, packaged)
+
+
+def records_in_force(
+    default: Manifest, own: Mapping[str, adr.Adr], packaged: Mapping[str, adr.Adr]
+) -> dict[str, adr.Adr]:
+    """A deployment counts its records from 1, and so does Toolgate. A number that binds a packaged tool means the
+    packaged record, and if that is missing, none: no other stands in for it."""
     bound = {row.adr for row in default.rows.values()}
-    own = {number: record for number, record in own_adrs.items() if number not in bound}
-    return manifest, own | {number: record for number, record in packaged.items() if number in bound}
+    return {number: record for number, record in own.items() if number not in bound} | {
+        number: record for number, record in packaged.items() if number in bound
+    }
 
 
 def lock_path(directory: Path | None) -> Path:
@@ -67,11 +75,6 @@ def adr_directory() -> Path | None:
 
 def _packaged() -> Path:
     return Path(str(default_file(""))).resolve()
-
-
-def _is_packaged(directory: Path) -> bool:
-    """In the source tree `policy` is a link to the packaged directory: the default, not a deployment's own."""
-    return directory.resolve() == _packaged()
 
 
 def _packaged_adrs() -> dict[str, adr.Adr]:
