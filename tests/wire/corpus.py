@@ -105,6 +105,10 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
     old("initialized", note("notifications/initialized")),
     old("cancelled", note("notifications/cancelled", {"requestId": 99})),
     old("cancelled without saying what", note("notifications/cancelled", {})),
+    *(
+        old(f"cancelled, naming {odd!r}", note("notifications/cancelled", {"requestId": odd}))
+        for odd in ([], {}, None, 1.5, True)
+    ),
     old("a notification nobody knows", note("notifications/weather", {"rain": True})),
     old("a request method without id", note("tools/list")),
     old("a notification with an id", request("notifications/initialized")),

@@ -128,9 +128,10 @@ def test_on_a_pipe_the_same_refusals_come_without_statuses(narrow: Home, era: st
         assert peer.close() == 0
 
 
-def test_on_a_pipe_a_client_that_leaves_takes_its_calls_along(narrow: Home) -> None:
-    peer = our_stdio(narrow, "builder")
-    peer.send(call("modern", WAIT).body)
+def test_on_a_pipe_a_client_that_leaves_takes_its_calls_along(home: Home) -> None:
+    peer = our_stdio(home, "builder")
+    for ident in (1, 1, "b"):  # two calls under one id, to its own confusion
+        peer.send(call("modern", WAIT, ident=ident).body)
     assert peer.close() == 0, "well before the tool's own deadline, which is longer than our patience"
 
 
