@@ -92,6 +92,7 @@ class World:
     connected: list[tuple[str, int]] = field(default_factory=list)
     resolved: list[str] = field(default_factory=list)
     servers: list[asyncio.Server] = field(default_factory=list)
+    talks: set[asyncio.Task[Any]] = field(default_factory=set)
     relabel: bool = True
 
     async def resolver(self, host: str, port: int) -> list[str]:
@@ -112,6 +113,9 @@ class World:
         """Start a server; the port is its real one on loopback."""
 
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self.talks.add(task)
             try:
                 while request := await _read_request(reader):
                     self.seen.append(request)
@@ -157,12 +161,9 @@ async def world() -> AsyncIterator[World]:
     finally:
         for server in built.servers:
             server.close()
-        # Give the connections' own tasks a turn to see the end of their streams, so none is destroyed pending.
-        current = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not current]
-        for task in others:
+        for task in built.talks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*built.talks, return_exceptions=True)
 
 
 # -- certificates --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ToolError
@@ -368,3 +368,31 @@ LRA_VERIFY: Final = Tool(
 )
 
 TOOLS: Final = (LRA_SERVE, LRA_SIGN, LRA_VERIFY)
+
+SETTINGS: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "registry": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 1024,
+            "pattern": PATH_PATTERN,
+            "default": registry.FILE_NAME,
+            "description": "The registry file, in the workspace.",
+        },
+        "allow": {
+            "type": "array",
+            "maxItems": 64,
+            "items": {"type": "string", "minLength": 3, "maxLength": 300},
+            "default": [],
+            "description": "host:port pairs that lra_verify may reach although they are private or without TLS.",
+        },
+    },
+}
+"""The `[packs.lra]` table."""
+
+
+def allowed(settings: Mapping[str, Any]) -> Sequence[str]:
+    """Rule 10 of the egress power: what this deployment opens by name."""
+    return [str(pair) for pair in settings["allow"]]

@@ -21,6 +21,8 @@ PAGE: Final = "index.html"
 """What the page is called in a receipt, whatever its address ends with."""
 STANDARD: Final = ("paper.css", "paper.js", "sw.js", "LICENSE", "CITATION.cff")
 """Files of LRA-1.0 that are asked for even when the page does not name them."""
+LINKED_ENDINGS: Final = (".wasm", ".wat", ".csv", ".json", ".txt", ".bib", ".cff", ".svg", ".png")
+"""Files that belong to the artifact when the page merely links to them."""
 MAX_CLAIMS: Final = 100
 MAX_TEXT: Final = 300
 """Characters of a claim's text in a report; the page itself is hashed whole."""
@@ -79,9 +81,16 @@ def _referenced(subject: paper.Paper) -> list[str]:
         # The scan follows files below the page; what lies beside or above it is looked into here.
         if name.startswith(("/", "../")):
             found += [_path(url, name) for url in _loads_of(name, subject.artifact.text(name) or "")]
+    found += _linked(subject.page)
     found += [_path(name, "sw.js") for name in worker.assets(subject.artifact.text("sw.js") or "") or ()]
     found += [asked.module for asked in _declarations(subject).values()]
     return [name for name in dict.fromkeys(found) if name and name != PAGE]
+
+
+def _linked(view: page.Page) -> list[str]:
+    """Files that the paper hands to its readers by a link: a module, its source, data. Other pages are not part of it."""
+    links = [_path(link.attr("href") or "", PAGE) for link in view.by_tag["a"]]
+    return [name for name in links if not name.startswith(("/", "../")) and name.endswith(LINKED_ENDINGS)]
 
 
 def _is_part(load: Load) -> bool:
