@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check guard mutations lock clean
+.PHONY: help run test check guard mutations conformance page-bench bench bench-quick bench-road golden docs lock clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,14 +32,32 @@ test: $(VENV)/.dev  ## The test suite (under three minutes)
 	$(BIN)/python -m pytest -m "not guard" -n 2 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## Lint, types, import rules, contract
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks scripts
+	$(BIN)/ruff format --check src tests benchmarks scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/toolgate contract check
 
 guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers
 	$(BIN)/python -m pytest -m guard $(ARGS)
+
+mutations: $(VENV)/.dev  ## Remove each guard of the road once; a named test must turn red
+	$(BIN)/python scripts/mutations.py $(ARGS)
+
+conformance: $(VENV)/.dev  ## The official conformance suite and the Inspector (needs Node with npm)
+	$(BIN)/python -m scripts.conformance.run $(ARGS)
+
+bench: $(VENV)/.dev  ## Measure against peers (builds one environment a peer under .cache/bench)
+	$(BIN)/python -m benchmarks.compare $(ARGS)
+
+bench-quick: $(VENV)/.dev  ## The same in about a minute, without thresholds
+	$(BIN)/python -m benchmarks.compare --quick $(ARGS)
+
+bench-road: $(VENV)/.dev  ## What each step of the road costs, in process
+	$(BIN)/python -m benchmarks.road $(ARGS)
+
+docs: $(VENV)/.dev  ## Rewrite the generated references
+	$(BIN)/python scripts/reference.py
 
 lock: $(VENV)/.dev  ## Re-resolve the locks (hashes, no addresses)
 	$(PIP) install uv

@@ -1,4 +1,4 @@
-"""Write docs/reference/{settings,cli,exit-codes}.md from the code. Run it after changing a setting or a command.
+"""Write docs/reference/{settings,cli,exit-codes,errors,tools}.md from the code. Run it after changing a setting or a command.
 
 A test fails when what is committed differs from what this writes.
 """
@@ -17,7 +17,9 @@ from toolgate import errors
 from toolgate.cli.config import toml_value
 from toolgate.cli.main import COMMANDS, load
 from toolgate.config import FILE_NAME, OTHER_VARIABLES
+from toolgate.model.tool import Tool
 from toolgate.packs.loader import built_in, load_packs
+from toolgate.policy.manifest import Row, load_manifest
 from toolgate.settings import SPECS, TABLES, Spec
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
@@ -25,12 +27,72 @@ _NOTE: Final = "<!-- Written by scripts/reference.py from the code; edit there. 
 
 
 def pages() -> dict[str, str]:
-    """File name -> text, for all three."""
+    """File name -> text, for every page."""
     return {name: "\n".join([_NOTE, *lines]) + "\n" for name, lines in _lines().items()}
 
 
 def _lines() -> dict[str, list[str]]:
-    return {"settings.md": list(_settings()), "cli.md": list(_cli()), "exit-codes.md": list(_exit_codes())}
+    return {
+        "settings.md": list(_settings()),
+        "cli.md": list(_cli()),
+        "exit-codes.md": list(_exit_codes()),
+        "errors.md": list(_errors()),
+        "tools.md": list(_tools()),
+    }
+
+
+def _errors() -> Iterator[str]:
+    yield from (
+        "# Errors: one call, one verdict",
+        "",
+        "What happened to a call, and how each face spells it. `isError` means: a result with `isError: true` and the envelope.",
+        "On stdio the JSON-RPC error object is the same as over HTTP.",
+        "",
+        "| what happened | `/mrt_dispatch` | `/rpc` | MCP | `toolgate call` |",
+        "|---|---|---|---|---|",
+    )
+    for happening, verdict in errors.VERDICTS.items():
+        mcp = "`isError`" if verdict.mcp_code is None else f"{verdict.mcp_status}, code {verdict.mcp_code}"
+        yield (
+            f"| {happening.value.replace('_', ' ')} | {verdict.mrt_status} `{verdict.mrt_code}` | {verdict.rpc_status}, "
+            f"code {verdict.rpc_code}, `{verdict.canonical}` | {mcp} | {verdict.exit_code} |"
+        )
+    yield from (
+        "",
+        "The handshake revisions of MCP answer 200 to an unknown tool, with the same code. `details.reason` on `/mrt_dispatch`",
+        "and `error.data.reason` on `/rpc` hold a stable word: `missing_X`, `X_too_long`, `invalid_X`, `unknown_argument` for",
+        "arguments; a tool's own code in lower case for what it says; `crashed`, `deadline_exceeded`, `cancelled` for a tool",
+        "that failed.",
+    )
+
+
+def _tools() -> Iterator[str]:
+    manifest = load_manifest(None)
+    yield from (
+        "# Tools",
+        "",
+        "Every tool of the packs that ship with Toolgate. Tier and roles are the packaged policy's.",
+    )
+    for pack in load_packs(built_in()):
+        yield from ("", f"## {pack.name}")
+        for tool in pack.tools:
+            yield from _tool(tool, manifest.rows[tool.name])
+
+
+def _tool(tool: Tool, row: Row) -> Iterator[str]:
+    yield from ("", f"### `{tool.name}`", "", tool.summary, "")
+    record = f", {row.adr}" if row.adr else ""
+    yield f"`{tool.canonical_id}` · {row.tier}{record} · {', '.join(sorted(row.roles))} · {tool.effect} · {tool.deadline_s:g} s"
+    properties: Mapping[str, Any] = tool.input_schema.get("properties", {})
+    if properties:
+        required = set(tool.input_schema.get("required", ()))
+        yield from ("", "| argument | what | |", "|---|---|---|")
+        for name, about in properties.items():
+            kind = about.get("type") or ("one of " + ", ".join(map(str, about["enum"])) if "enum" in about else "")
+            text = str(about.get("description", "")).replace("|", "\\|").replace("\n", " ")
+            yield f"| `{name}` | {text} | {kind}{', required' if name in required else ''} |"
+    if tool.error_codes:
+        yield from ("", "Codes: " + ", ".join(f"`{code}`" for code in sorted(tool.error_codes)) + ".")
 
 
 def _settings() -> Iterator[str]:
