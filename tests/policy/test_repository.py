@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from tests.policy.support import ROOT
+from toolgate.cli.main import main
 from toolgate.policy import adr, contract, docs
 from toolgate.policy.manifest import load_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ADRS = ROOT / "docs" / "adr"
 
@@ -92,6 +97,19 @@ def test_the_workflow_runs_where_a_required_check_must_and_what_ci_runs(workflow
     for command in ("make check", "toolgate policy lint", "toolgate contract check", "toolgate contract diff"):
         assert command in commands
     assert "toolgate contract check" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.req("001-P9", "001-P11")
+def test_the_main_branch_requires_the_check_and_the_owners(workflow: dict[Any, Any]) -> None:
+    protection = json.loads((ROOT / ".github" / "branch-protection.json").read_text())
+    assert set(protection["required_status_checks"]["contexts"]) <= workflow["jobs"].keys()
+    assert "contract-check" in protection["required_status_checks"]["contexts"]
+    assert protection["required_pull_request_reviews"]["require_code_owner_reviews"] is True
+
+
+def test_our_own_rules_find_nothing_in_the_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["analyze", "--home", str(tmp_path), "--fail-on", "warn", ".github/workflows/mcp-contract.yml"]) == 0
 
 
 def test_no_expression_of_a_strangers_making_reaches_a_shell(workflow: dict[Any, Any]) -> None:
