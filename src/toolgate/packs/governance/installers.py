@@ -23,6 +23,8 @@ class Unpinned:
     to_shell: bool = False
 
 
+_MENTIONED: Final = re.compile(r"curl|wget|install|npm|npx")
+"""A line without any of these cannot be a finding: most lines are not looked at twice."""
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish"})
 _FETCHERS: Final = frozenset({"curl", "wget"})
 _BEFORE: Final = frozenset(
@@ -60,6 +62,8 @@ _PIP_VALUE_FLAGS: Final = frozenset(
 def unpinned(script: str) -> Iterator[Unpinned]:
     """Each command of the script that installs or runs whatever is current, with its line."""
     for offset, line in _logical_lines(script):
+        if not _MENTIONED.search(line):
+            continue
         bare = _blanked(line)
         if _pipes_into_shell(bare) or _SUBSTITUTED.search(_uncommented(line, bare)):
             yield Unpinned(offset, line, "a download is piped into a shell", to_shell=True)
