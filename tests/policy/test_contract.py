@@ -113,6 +113,32 @@ def test_a_lock_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("roles", "admin"),
+        ("roles", [1]),
+        ("effect", "magic"),
+        ("x-tier", "gold"),
+        ("deadlineSeconds", "10"),
+        ("argumentRoles", {"x": "admin"}),
+        ("inputSchema", {"required": 5}),
+        ("outputSchema", True),
+        ("description", None),
+        ("digest", 1),
+        ("errorCodes", {}),
+    ],
+)
+def test_a_contract_with_an_entry_of_another_shape_is_refused_before_it_is_compared(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    built = contract.build([pack(tool())], manifest(row()), {})
+    built["tools"][0][field] = value
+    (tmp_path / "lock.json").write_text(json.dumps(built))
+    with pytest.raises(StartRefused, match="is no contract"):
+        contract.read_lock(tmp_path / "lock.json")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -8,14 +8,17 @@ A digest is SHA-256 over the canonical JSON (RFC 8785) of the object without its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import jsonschema_rs
 
 from toolgate.errors import StartRefused
 from toolgate.kit import canonical
 from toolgate.model import strictjson
+from toolgate.model.call import Tier
+from toolgate.model.tool import Effect
 from toolgate.policy.adr import Adr
 from toolgate.policy.manifest import LOCK_FILE, default_file, read_json
 
@@ -31,35 +34,54 @@ MAX_LOCK_BYTES: Final = 16 * 1024 * 1024
 
 Contract = dict[str, Any]
 
-_SHAPE: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["schemaVersion", "digest", "packs", "adrs", "deprecations", "tools"],
-    "properties": {
+_TEXT: Final = {"type": "string"}
+_TEXTS: Final = {"type": "array", "items": _TEXT}
+_SCHEMA: Final = {"type": "object", "$ref": "https://json-schema.org/draft/2020-12/schema"}
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": dict(properties)}
+
+
+def _list(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _object(properties)}
+
+
+_SHAPE: Final = _object(
+    {
         "schemaVersion": {"const": SCHEMA_VERSION},
-        "packs": {"type": "array", "items": {"type": "object", "required": ["name", "digest"]}},
-        "adrs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "status", "sha256"],
-                "additionalProperties": {"type": "string"},
-            },
-        },
-        "deprecations": {
-            "type": "array",
-            "items": {"type": "object", "required": ["tool", "what", "announced", "text"]},
-        },
-        "tools": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "pack", "digest"],
-                "properties": {"name": {"type": "string"}, "pack": {"type": "string"}},
-            },
-        },
-    },
-}
-"""What a reader of a lock relies on. What a tool's entry says is compared, not judged."""
+        "digest": _TEXT,
+        "packs": _list({"name": _TEXT, "digest": _TEXT, "tools": _TEXTS}),
+        "adrs": _list({"id": _TEXT, "status": _TEXT, "sha256": _TEXT}),
+        "deprecations": _list({"tool": _TEXT, "what": _TEXT, "announced": _TEXT, "text": _TEXT}),
+        "tools": _list(
+            {
+                "name": _TEXT,
+                "id": _TEXT,
+                "pack": _TEXT,
+                "description": _TEXT,
+                "inputSchema": _SCHEMA,
+                "outputSchema": _SCHEMA,
+                "x-tier": {"enum": get_args(Tier)},
+                "x-adr": {"type": ["string", "null"]},
+                "x-visibilityHint": _TEXT,
+                "roles": _TEXTS,
+                "argumentRoles": {"type": "object", "additionalProperties": _TEXTS},
+                "effect": {"enum": get_args(Effect)},
+                "deadlineSeconds": {"type": "number"},
+                "errorCodes": _TEXTS,
+                "decisions": _TEXTS,
+                "digest": _TEXT,
+            }
+        ),
+    }
+)
+"""What every reader of a lock may rely on. Whether it says the truth is found by building it again."""
+
+
+@cache
+def _validator() -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(_SHAPE)
 
 
 def build(packs: Iterable[Pack], manifest: Manifest, adrs: Mapping[str, Adr]) -> Contract:
@@ -157,7 +179,7 @@ def read_lock(path: Path | None) -> Contract:
         lock: Contract = read_json(path or default_file(LOCK_FILE), max_bytes=MAX_LOCK_BYTES)
     except StartRefused as fault:
         raise StartRefused(f"{fault.args[0].partition(chr(10))[0]}\nMake it with `toolgate contract build`.") from None
-    if not jsonschema_rs.Draft202012Validator(_SHAPE).is_valid(lock):
+    if not _validator().is_valid(lock):
         raise StartRefused(
             f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}.\nMake it with `toolgate contract build`."
         )

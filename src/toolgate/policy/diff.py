@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.policy.schemadiff import Kind, same, schema_changes
+from toolgate.policy.schemadiff import Kind, Told, same, schema_changes
 
 if TYPE_CHECKING:
     from toolgate.policy.contract import Contract
@@ -78,11 +78,10 @@ def _tool_changes(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> 
                 yield Change(kind, name, what, text)
 
 
-Told = tuple[Kind, str, str]
 _Judge = Callable[[Any, Any], Iterator[Told]]
 
 
-def _words(what: str, kind: Literal["text-only", "breaking", "widening"]) -> _Judge:
+def _words(what: str, kind: Kind) -> _Judge:
     def judge(before: Any, after: Any) -> Iterator[Told]:
         yield kind, what, f"{what}: {before!r} became {after!r}" if kind != "text-only" else f"{what} reads differently"
 
@@ -104,23 +103,15 @@ def _members(what: str) -> _Judge:
 def _argument_roles(before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]) -> Iterator[Told]:
     """A role list on one argument restricts it: the list itself appearing breaks, and so does a role leaving it."""
     for name in sorted(before.keys() | after.keys()):
-        what = f"argument-roles:{name}"
+        what, was, now = f"argument-roles:{name}", set(before.get(name, ())), set(after.get(name, ()))
         if name not in before:
-            yield "breaking", what, f"{name} is now held by {', '.join(after[name])} only"
+            yield "breaking", what, f"{name} is now held by {', '.join(sorted(now))} only"
         elif name not in after:
             yield "widening", what, f"{name} is no longer held by some roles only"
-        elif set(before[name]) - set(after[name]):
-            yield (
-                "breaking",
-                what,
-                f"{name} is no longer held by {', '.join(sorted(set(before[name]) - set(after[name])))}",
-            )
-        elif set(after[name]) - set(before[name]):
-            yield (
-                "widening",
-                what,
-                f"{name} is now also held by {', '.join(sorted(set(after[name]) - set(before[name])))}",
-            )
+        elif was - now:
+            yield "breaking", what, f"{name} is no longer held by {', '.join(sorted(was - now))}"
+        elif now - was:
+            yield "widening", what, f"{name} is now also held by {', '.join(sorted(now - was))}"
 
 
 def _tier(before: str, after: str) -> Iterator[Told]:
