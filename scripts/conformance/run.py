@@ -1,7 +1,6 @@
-# ruff: noqa: S603, T201 (it runs programs, and it prints)
 """Judge a running Toolgate from outside: the official conformance suite and the MCP Inspector, with authentication on.
 
-    python scripts/conformance/run.py [--cache DIR] [--results DIR]
+    make conformance, or: python -m scripts.conformance.run [--cache DIR] [--results DIR]
 
 Installs both by name and pinned version (package.json beside this file) with npm into the cache, makes a fresh deployment,
 serves it, and exits 0 only if every scenario that is not in a baseline passes and no baseline entry has become stale.
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shim import shim
+from scripts.conformance.shim import shim
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -55,8 +55,10 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     """The summary of one run, and where its reports are."""
     need("node")
     results = tmp_path_factory.mktemp("conformance")
-    command = [sys.executable, str(SCRIPTS / "run.py"), "--results", str(results)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=RUN_S, check=False)
+    command = [sys.executable, "-m", "scripts.conformance.run", "--results", str(results)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=RUN_S, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((results / "summary.json").read_text()), results
 
