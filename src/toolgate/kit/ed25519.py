@@ -7,6 +7,7 @@ prime subgroup, and libsodium itself refuses a non-canonical S.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign, crypto_sign_open, crypto_sign_seed_keypair
@@ -43,8 +44,12 @@ class SigningKey:
         return f"SigningKey(public_key={self.public_key.hex()!r})"
 
 
+@lru_cache(maxsize=4096)
 def is_valid_public_key(public: bytes) -> bool:
-    """A canonical point of the prime subgroup: not the identity, not of small or mixed order, one spelling only."""
+    """A canonical point of the prime subgroup: not the identity, not of small or mixed order, one spelling only.
+
+    As dear as a verification, and always the same for a key: answers are kept.
+    """
     return len(public) == PUBLIC_BYTES and bool(crypto_core_ed25519_is_valid_point(public))
 
 

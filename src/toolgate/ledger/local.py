@@ -60,6 +60,9 @@ class LocalLedger:
         self._deterministic = deterministic
         self._lock = threading.Lock()
         self._tree = Tree()
+        self._leaves: list[bytes] = []
+        """Written since the last checkpoint: the tree is only needed there, and takes many at once more cheaply."""
+        self._size = 0
         self._prev: str | None = None
         self._step = 0
         self._flood = Flood()
@@ -157,7 +160,7 @@ class LocalLedger:
                 self._uncovered += 1
         self._segment.sync()
         files.sync_directory(self._directory)
-        self._synced = self._tree.size - 1
+        self._synced = self._size - 1
         files.point_latest(self._directory, self._segment.path.name)
         self._keeper = threading.Thread(target=self._keep, name="toolgate-ledger", daemon=True)
         self._keeper.start()
@@ -182,12 +185,12 @@ class LocalLedger:
             self._refuse_if_over()
         if self._segment.size >= self._rotate_at:
             self._rotate()
-        tree = self._tree
-        seq = tree.size
+        seq = self._size
         line = record.with_chain(body, self.run, seq, self._prev)
         self._segment.write(line + b"\n")
         leaf = leaf_hash(line)
-        tree.append(leaf)
+        self._leaves.append(leaf)
+        self._size = seq + 1
         self._prev = text = leaf.hex()
         if not self._dirty:
             self._dirty = True
@@ -208,6 +211,8 @@ class LocalLedger:
             self._open_intents.pop(request, None)
 
     def _checkpoint(self, more: Mapping[str, Any]) -> None:
+        self._tree.extend(self._leaves)
+        self._leaves.clear()
         size, root = self._tree.size, self._tree.root()
         checkpoint = Checkpoint(self._signer.verifier.name, size, root, (f"run {self.run}",))
         note = sign_checkpoint(checkpoint, self._signer)
@@ -278,7 +283,7 @@ class LocalLedger:
         """
         with self._lock:
             self._dirty = False
-            last = self._tree.size - 1
+            last = self._size - 1
             try:
                 descriptor = self._segment.duplicate()
             except OSError:

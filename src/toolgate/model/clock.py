@@ -34,18 +34,18 @@ class SystemClock:
 
 
 _second_cached: tuple[int, str] = (-1, "")
+_MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))
 
 
 def rfc3339(wall: float) -> str:
-    """`2026-11-15T21:36:40.123Z`: UTC, milliseconds. The date part is formatted once a second (0.7 µs instead of 1.5)."""
+    """`2026-11-15T21:36:40.123Z`: UTC, milliseconds. The date part is formatted once a second (0.4 µs instead of 1.5)."""
     global _second_cached  # noqa: PLW0603 (a cache of one pure value)
-    milliseconds = int(wall * 1000)
-    second, rest = divmod(milliseconds, 1000)
+    second, rest = divmod(int(wall * 1000), 1000)
     cached = _second_cached
     if cached[0] != second:
         text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         _second_cached = cached = (second, text)
-    return f"{cached[1]}.{rest:03d}Z"
+    return cached[1] + _MILLISECONDS[rest]
 
 
 @dataclass(slots=True)
