@@ -44,7 +44,7 @@ DIFFERENCES = {
 }
 """Why an answer differs from the SDK's on purpose."""
 
-NO_INITIALIZE_BODY = {"protocolVersion": "2025-11-25", "capabilities": {}}
+GREETING_WITHOUT_CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}}
 ODD_IDS: tuple[Any, ...] = (None, 1.5, True, [], {})
 NOT_MESSAGES: dict[str, Any] = {
     "a batch": [request("ping"), request("ping", ident=8)],
@@ -87,7 +87,7 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
     old("initialize with unknown parameters", request("initialize", GREETING | {"more": 1})),
     old("initialize without parameters", request("initialize")),
     old("initialize with empty parameters", request("initialize", {})),
-    old("initialize without clientInfo", request("initialize", NO_INITIALIZE_BODY)),
+    old("initialize without clientInfo", request("initialize", GREETING_WITHOUT_CLIENT)),
     old("initialize with a nameless client", request("initialize", GREETING | {"clientInfo": {}})),
     old("initialize at a number", request("initialize", GREETING | {"protocolVersion": 20251125})),
     old("initialize with capabilities as a list", request("initialize", GREETING | {"capabilities": []})),

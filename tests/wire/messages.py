@@ -37,8 +37,8 @@ class Case:
     """A difference over HTTP, and on a pipe unless `on_stdio` says otherwise."""
     stdio: bool = False
     """The body means something on a pipe too."""
-    on_stdio: Ours | Literal["alike"] | None = None
-    """Another difference on a pipe, or none."""
+    on_stdio: Ours | None = None
+    """Another difference on a pipe."""
 
     def __str__(self) -> str:
         return f"{self.era}: {self.name}"
