@@ -19,7 +19,7 @@ from toolgate.model.powers import Site
 from toolgate.packs.lra import serve
 from toolgate.powers.files import Workspace
 from toolgate.powers.jobs import JobKeeper
-from toolgate.servers import devsite_pages
+from toolgate.servers import devsite, devsite_pages
 from toolgate.servers.devsite import DevSite, DevSites, bind
 from toolgate.servers.devsite_pages import decoded_path
 
@@ -275,6 +275,31 @@ def test_a_batch_of_changes_is_one_event_and_dotfiles_are_none(workspace: Path) 
                 (workspace / "paper" / name).write_bytes(PAGE.encode())
             after = (await tab.next("change"))["version"]
             assert int(after.rpartition(".")[2]) == int(before.rpartition(".")[2]) + 1
+            tab.close()
+
+    run(probe())
+
+
+def test_where_the_system_cannot_watch_files_are_looked_at_in_turn(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = devsite.awatch
+
+    def limited(*arguments: Any, **options: Any) -> Any:
+        if not options["force_polling"]:
+            raise OSError("inotify limit reached")
+        return real(*arguments, poll_delay_ms=20, **options)
+
+    monkeypatch.setattr(devsite, "awatch", limited)
+
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            tab = await Tab.open(site.port)
+            await tab.next("report")
+            changed = workspace / "paper" / "paper.js"
+            changed.write_text("1; // changed")
+            os.utime(changed, (2e9, 2e9))  # a poller sees whole seconds only
+            await tab.next("change")
             tab.close()
 
     run(probe())

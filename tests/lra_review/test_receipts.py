@@ -413,7 +413,7 @@ def test_signers_at_the_same_moment_lose_no_receipt(files: Workspace) -> None:
         thread.join(10)
     entries = entries_of(files)
     assert len(entries) == 8
-    assert receipt_log.check(entries, checkpoint_of(files), [KEY.public_key]).problems == ()
+    assert receipt_log.check(entries, checkpoint_of(files), [KEY.public_key]) == receipt_log.LogReport(8, 8, ())
 
 
 def test_a_colleague_adds_a_signature_to_the_envelope(files: Workspace) -> None:

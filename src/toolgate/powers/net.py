@@ -18,8 +18,10 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import sha256
 from time import monotonic
 from typing import Final
@@ -54,6 +56,8 @@ MAX_ADDRESSES: Final = 4
 """Checked addresses tried for one name, in the resolver's order."""
 MAX_CONNECTIONS: Final = 4
 """At one time to one site: polite to the stranger, enough to fetch 64 small files within the deadline."""
+MAX_LOOKUPS: Final = 8
+"""Names that are resolved at the same time."""
 WEB_PORTS: Final = frozenset(DEFAULT_PORTS.values())
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
@@ -63,9 +67,16 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 Connector = Callable[[str, int], Awaitable[httpcore2.AsyncNetworkStream]]
 
 
+@cache
+def _resolver_threads() -> ThreadPoolExecutor:
+    """Threads of their own: a stranger's silent name server holds one for many seconds, and nobody else's."""
+    return ThreadPoolExecutor(MAX_LOOKUPS, thread_name_prefix="resolve")
+
+
 async def system_resolver(host: str, port: int) -> Sequence[str]:
     """The operating system's answer. Raises: OSError: no such name."""
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    answers = await asyncio.get_running_loop().run_in_executor(_resolver_threads(), look_up)
     return [str(answer[4][0]) for answer in answers]
 
 

@@ -119,7 +119,12 @@ class DevSite:
             asyncio.create_task(self._server.serve(sockets=[self._listener])),
             asyncio.create_task(self._watch()),
         ]
-        await self._server.ready.wait()
+        ready = asyncio.ensure_future(self._server.ready.wait())
+        await asyncio.wait({ready, self._tasks[0]}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self.stop()
+            raise ToolError("IO_ERROR", f"The server on port {self.port} could not start")
 
     async def wait(self) -> None:
         """Until the server has ended."""
@@ -142,10 +147,19 @@ class DevSite:
             inside = path.removeprefix(root)
             return "/." not in inside and not inside.endswith("~")
 
-        async for batch in awatch(
-            root, watch_filter=is_watched, debounce=BATCH_MS, step=SETTLE_MS, stop_event=self._stopping
-        ):
-            self._pages.changed(sorted({path.removeprefix(f"{root}/") for _, path in batch}))
+        for polling in (False, True):
+            # The system's own watcher has limits (inotify) and fails on some mounts: then files are looked at in turn.
+            with contextlib.suppress(OSError, RuntimeError):
+                async for batch in awatch(
+                    root,
+                    watch_filter=is_watched,
+                    debounce=BATCH_MS,
+                    step=SETTLE_MS,
+                    stop_event=self._stopping,
+                    force_polling=polling,
+                ):
+                    self._pages.changed(sorted({path.removeprefix(f"{root}/") for _, path in batch}))
+                return
 
 
 class _Server(uvicorn.Server):

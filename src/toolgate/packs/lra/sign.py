@@ -125,9 +125,7 @@ def _sign_file(
         written[f"{path}.minisig"] = receipt_minisign.sign(data, key.public_key, key.sign, comment).encode()
     for name, content in written.items():
         files.write_bytes(name, content)
-    signer = note.Signer(receipt_log.signer_name(key.public_key.hex()), seed)
-    promise = receipt_log.checkpoint(entries, receipt_log.ORIGIN, signer)
-    files.write_bytes(f"{directory}/{receipt_log.CHECKPOINT}", promise.encode())
+    promise(files, directory, note.Signer(receipt_log.signer_name(key.public_key.hex()), seed))
     return Written(forms.nested(made[-1].flat), tuple(written), len(entries))
 
 
@@ -170,3 +168,19 @@ def append(files: WriteFiles, directory: str, make: Callable[[list[bytes]], byte
             continue
         return [*before, entry]
     raise ToolError("LOG_BUSY", "too many signers write this receipt log at once; try again")
+
+
+def promise(files: WriteFiles, directory: str, signer: note.Signer) -> None:
+    """Write the checkpoint over all that is in the log.
+
+    Somebody may append, and promise more, between our reading and our writing: so look again afterwards, until the
+    checkpoint that stands covers everything.
+    """
+    covered = -1
+    for _ in range(MAX_TRIES):
+        entries = read_log(files, directory)
+        if len(entries) == covered:
+            return
+        text = receipt_log.checkpoint(entries, receipt_log.ORIGIN, signer)
+        files.write_bytes(f"{directory}/{receipt_log.CHECKPOINT}", text.encode())
+        covered = len(entries)
