@@ -37,6 +37,8 @@ def compose(text: str) -> yaml.Node | None:
     try:
         _require_shallow(text)
         root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+    except YamlFault:
+        raise
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         place = (mark.line + 1, mark.column + 1) if mark else (None, None)

@@ -13,12 +13,14 @@ from typer.main import get_command
 
 from toolgate import __version__
 from toolgate.errors import ExitCode, ToolError, ToolgateError
+from toolgate.packs.lra.cli_shared import workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolgate.packs.lra.artifact import Artifact
     from toolgate.packs.lra.validate import Report
+    from toolgate.powers.files import Workspace
 
 FORMATS: Final = ("text", "json", "sarif", "junit", "github", "markdown")
 _COLOURS: Final = {"NONE": "e05d44", "BRONZE": "cd7f32", "SILVER": "c0c0c0", "GOLD": "ffd700"}
@@ -70,7 +72,6 @@ def init(  # noqa: PLR0917 (typer reads the options from the signature)
 ) -> None:
     """Make a new paper that already passes its tier."""
     from toolgate.packs.lra import metadata, scaffold
-    from toolgate.powers.files import Workspace
 
     if tier not in scaffold.TIERS or template != "lattice":
         raise typer.BadParameter("--tier is bronze, silver or gold; --template is lattice")
@@ -83,7 +84,8 @@ def init(  # noqa: PLR0917 (typer reads the options from the signature)
     if dry_run and Path(name).exists():
         raise ToolError("DIRECTORY_EXISTS", "Directory already exists")
     if not dry_run:
-        Workspace(Path()).create_tree(name, made.files)
+        with workspace(Path()) as files:
+            files.create_tree(name, made.files)
     if json:
         _say_json({"project": name, "tier": tier.upper(), "files": list(made.files), "dry_run": dry_run})
     else:
@@ -134,6 +136,42 @@ app.command("check", help="The same as validate.")(validate)
 
 
 @app.command()
+def build(
+    source: Annotated[Path, typer.Argument(help="The Markdown file.")] = Path("paper.md"),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The paper's directory; else named as the file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a paper directory from Markdown. Files of an earlier build are replaced, others are left alone."""
+    from toolgate.packs.lra.build.assemble import build as assemble
+
+    target = output or source.with_suffix("")
+    if target.resolve() == source.parent.resolve():
+        raise typer.BadParameter("the paper goes into a directory of its own, not beside its source")
+    with workspace(source.parent) as files:
+        made = assemble(source.name, lambda path, limit: _beside(files, path, limit))
+    target.mkdir(parents=True, exist_ok=True)
+    with workspace(target) as files:
+        for name, data in made.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            files.write_bytes(name, data)
+    if json:
+        _say_json({"source": str(source), "output": str(target), "files": list(made)})
+    else:
+        _say(f"Built: {source} -> {target}/ ({sum(map(len, made.values()))} bytes in {len(made)} files)\n")
+
+
+def _beside(files: Workspace, path: str, limit: int) -> bytes | None:
+    try:
+        return files.read_bytes(path, max_bytes=limit)
+    except ToolError as fault:
+        if fault.missing:
+            return None
+        raise
+
+
+@app.command()
 def badge(path: PathArgument = Path(), json: Json = False) -> None:
     """Print the address of a badge image for the tier the paper reaches."""
     tier = _judge(path, strict=False).tier
@@ -155,18 +193,13 @@ def _gather(path: Path) -> Artifact:
     from dataclasses import replace
 
     from toolgate.packs.lra.artifact import gather
-    from toolgate.powers.files import Workspace
 
     directory = path if path.is_dir() else path.parent
     shown = str(path / "index.html") if path.is_dir() else str(path)
-    try:
-        workspace = Workspace(directory)
-    except OSError:
-        raise ToolError("FILE_NOT_FOUND", f"Cannot read {shown}: file not found", missing=True) from None
-    try:
-        return replace(gather(workspace, "." if path.is_dir() else path.name), shown=shown)
-    finally:
-        workspace.close()
+    if not directory.is_dir():
+        raise ToolError("FILE_NOT_FOUND", f"Cannot read {shown}: file not found", missing=True)
+    with workspace(directory) as files:
+        return replace(gather(files, "." if path.is_dir() else path.name), shown=shown)
 
 
 def _judge(path: Path, *, strict: bool) -> Report:
@@ -189,16 +222,14 @@ def _render(report: Report, form: str) -> str:
 
 def _fix(path: Path, *, dry_run: bool) -> None:
     from toolgate.packs.lra import fixes
-    from toolgate.powers.files import Workspace
 
     artifact = _gather(path)
     new = fixes.repairs(artifact, _today()[:4])
     sys.stderr.write(fixes.diff(artifact, new) or "Nothing here can be mended without a decision of yours.\n")
     if new and not dry_run:
-        workspace = Workspace(path if path.is_dir() else path.parent)
-        for name, data in new.items():
-            workspace.write_bytes(name, data)
-        workspace.close()
+        with workspace(path if path.is_dir() else path.parent) as files:
+            for name, data in new.items():
+                files.write_bytes(name, data)
 
 
 def _watch(path: Path, *, strict: bool) -> None:
