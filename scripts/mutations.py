@@ -196,8 +196,8 @@ MUTATIONS = (
     Mutation(
         "7 validate out: not strict",
         f"{GATE}/road.py",
-        "strictjson.check(data)",
-        "pass",
+        "data_json = strictjson.encode_checked(data)",
+        "data_json = strictjson.dumps(data)",
         f"{ROAD_TESTS}::test_nonsense_from_a_tool_never_leaves",
     ),
     Mutation(
@@ -255,7 +255,7 @@ MUTATIONS = (
     Mutation(
         "wire: any media type",
         "src/toolgate/servers/http.py",
-        'if kind != b"application/json" or b"content-type" in head.twice:',
+        'if not _is_json(head.fields.get(b"content-type", b"")) or b"content-type" in head.twice:',
         "if False:",
         f"{HOSTILE}::test_a_wrong_content_type_is_refused",
     ),
@@ -318,8 +318,8 @@ MUTATIONS = (
     Mutation(
         "json: depth",
         "src/toolgate/model/strictjson.py",
-        "_walk(value, MAX_DEPTH)",
-        "_walk(value, 500)",
+        'if not depth:\n            raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")\n        for item',
+        "for item",
         "tests/gate/test_strictjson.py",
     ),
 )

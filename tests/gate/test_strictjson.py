@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolgate.model import strictjson
@@ -89,10 +91,34 @@ values = st.recursive(
 )
 
 
+spelt = st.builds(
+    lambda sign, whole, rest, power: f"{sign}{whole}{rest}{power}",
+    st.sampled_from(["", "-"]),
+    st.integers(0, 10**18),
+    st.sampled_from(["", ".0", ".5", ".123456789"]),
+    st.sampled_from(["", "e3", "E+30", "e300", "E+307", "e308", "e309", "e0310", "e-400"]),
+)
+
+
+@settings(max_examples=500)
+@given(spelt)
+def test_the_quick_scan_never_lets_through_what_the_walk_refuses(number: str) -> None:
+    """A number in any spelling is refused exactly if it is beyond a double or beyond a safe integer."""
+    value = json.loads(number)
+    bad = (isinstance(value, int) and abs(value) >= 2**53) or (isinstance(value, float) and not math.isfinite(value))
+    try:
+        strictjson.loads(f"[{number}]".encode())
+    except JsonFault:
+        assert bad
+    else:
+        assert not bad
+
+
 @given(values)
 def test_every_strict_value_survives_writing_and_reading(value: Any) -> None:
-    assert strictjson.loads(strictjson.dumps(value)) == value
-    strictjson.check(value)
+    encoded = strictjson.encode_checked(value)
+    assert encoded == strictjson.dumps(value)
+    assert strictjson.loads(encoded) == value
 
 
 @given(st.binary(max_size=64))
@@ -105,8 +131,8 @@ def test_any_bytes_give_a_value_or_a_fault_and_nothing_else(data: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {1: 2}, (1, 2), {"x": {1, 2}}, b"bytes", float("nan"), 2**60, ["\0"]], ids=repr
+    "value", [object(), {1: 2}, datetime.now(UTC), {"x": {1, 2}}, b"bytes", float("nan"), 2**60, ["\0"]], ids=repr
 )
 def test_what_never_could_be_strict_json_is_found_in_values_too(value: Any) -> None:
     with pytest.raises(JsonFault):
-        strictjson.check(value)
+        strictjson.encode_checked(value)

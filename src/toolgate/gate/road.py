@@ -200,9 +200,8 @@ class Road:
         """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
         data, decision = outcome.result.data, outcome.result.decision
         try:
-            strictjson.check(data)
-            data_json = strictjson.dumps(data)
-        except (strictjson.JsonFault, TypeError, ValueError, RecursionError):
+            data_json = strictjson.encode_checked(data)
+        except strictjson.JsonFault:
             return _Checked(bad_output("the data is not strict JSON"))
         if len(data_json) > self.max_output_bytes:
             return _Checked(bad_output(f"the data is larger than {self.max_output_bytes} bytes"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import Happening, Refusal
@@ -38,6 +40,7 @@ SSE_HEADERS: Final = (
 )
 _COMMON: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _log: Final = logging.getLogger("toolgate.http")
+_ROUTING: Final = {name.encode(): name for name in sorted(mcp.ROUTING_HEADERS)}
 _DISCONNECT: Final = "http.disconnect"
 MAX_NOTES: Final = 256
 """Progress notes waiting for one client; a reader slower than that misses some."""
@@ -49,52 +52,61 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Head:
-    """The headers that matter, read in one pass. A header that came twice is in `twice`."""
+    """A request's headers by name. `twice` holds those that came more than once (the last value is in `fields`)."""
 
     method: str
     fields: dict[bytes, bytes]
-    twice: set[bytes]
+    twice: frozenset[bytes]
     gone: list[Callable[[], None]]
+
+    def get(self, name: bytes) -> bytes | None:
+        value = self.fields.get(name)
+        return None if value is None else value.strip(b" \t")  # RFC 9110 5.5; the parser leaves trailing blanks
 
     def credential(self) -> bytes | None:
         """The key, from `X-MCP-API-Key` or `Authorization: Bearer`. Raises: Refusal: two keys that differ."""
         if b"x-mcp-api-key" in self.twice or b"authorization" in self.twice:
             raise Refusal(Happening.INVALID_KEY, "Send one key header.")
-        key = self.fields.get(b"x-mcp-api-key")
-        scheme, _, token = self.fields.get(b"authorization", b"").partition(b" ")
+        key = self.get(b"x-mcp-api-key")
+        authorization = self.get(b"authorization")
+        if authorization is None:
+            return key
+        scheme, _, token = authorization.partition(b" ")
         bearer = token.strip() if scheme.lower() == b"bearer" else None
         if key is not None and bearer is not None and key != bearer:
             raise Refusal(Happening.INVALID_KEY, "The two key headers hold different keys.")
         return key if key is not None else bearer
 
-    def text(self, name: str) -> str | None:
-        value = self.fields.get(name.encode())
-        return None if value is None else value.decode("latin-1")
-
     def accepts(self, kind: str) -> bool:
         """Does `Accept` admit this media type? Absent means anything (RFC 9110)."""
-        accept = self.text("accept")
-        if accept is None:
-            return True
-        ranges = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
-        return bool(ranges & {kind, kind.partition("/")[0] + "/*", "*/*"})
+        accept = self.fields.get(b"accept")
+        return accept is None or _admits(accept, kind)
 
 
-_WANTED: Final = frozenset(
-    {b"host", b"origin", b"x-mcp-api-key", b"authorization", b"content-type", b"content-length", b"accept"}
-    | {name.encode() for name in mcp.ROUTING_HEADERS}
-)
+@lru_cache(maxsize=256)
+def _is_json(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+@lru_cache(maxsize=256)
+def _admits(accept: bytes, kind: str) -> bool:
+    ranges = {part.partition(";")[0].strip().lower() for part in accept.decode("latin-1").split(",")}
+    return bool(ranges & {kind, kind.partition("/")[0] + "/*", "*/*"})
 
 
 def read_head(scope: Scope) -> Head:
-    fields: dict[bytes, bytes] = {}
-    twice: set[bytes] = set()
-    for name, value in scope["headers"]:
-        if name in _WANTED:
-            if name in fields:
-                twice.add(name)
-            fields[name] = value.strip(b" \t")  # RFC 9110 5.5; the parser leaves trailing blanks
+    headers = scope["headers"]
+    fields = dict(headers)
+    twice = _NOTHING if len(fields) == len(headers) else _repeated(headers)
     return Head(scope["method"], fields, twice, scope.get(GONE, []))
+
+
+_NOTHING: Final[frozenset[bytes]] = frozenset()
+
+
+def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    counted = Counter(name for name, _ in headers)
+    return frozenset(name for name, count in counted.items() if count > 1)
 
 
 class HttpApp:
@@ -144,9 +156,9 @@ class HttpApp:
 
     def _host_is_ours(self, head: Head) -> bool:
         """DNS rebinding: a page in a browser can reach loopback, but it cannot forge these two."""
-        if b"origin" in head.twice or head.fields.get(b"host", b"").lower() not in self.hosts:
+        if b"origin" in head.twice or (head.get(b"host") or b"").lower() not in self.hosts:
             return False
-        origin = head.fields.get(b"origin")
+        origin = head.get(b"origin")
         return origin is None or origin.lower() in self.origins
 
     async def _mrt(self, head: Head, receive: Receive, _send: Send) -> Reply:
@@ -207,23 +219,23 @@ class HttpApp:
         body = await self._json(head, receive)
         if not head.accepts("application/json"):
             raise mcp.Fault(mcp.INVALID_REQUEST, "Not Acceptable: the client must accept application/json", status=406)
-        for name in mcp.ROUTING_HEADERS:
-            if name.encode() in head.twice:
-                raise mcp.Fault(
-                    mcp.HEADER_MISMATCH, f"{name} appears more than once", request_id=rpc.request_id_of(body)
-                )
-        routing = {name: value for name in mcp.ROUTING_HEADERS if (value := head.text(name)) is not None}
+        for name in head.twice & _ROUTING.keys():
+            raise mcp.Fault(
+                mcp.HEADER_MISMATCH, f"{_ROUTING[name]} appears more than once", request_id=rpc.request_id_of(body)
+            )
+        routing = {
+            text: value.decode("latin-1") for name, text in _ROUTING.items() if (value := head.get(name)) is not None
+        }
         return mcp.read(body, routing)
 
     async def _json(self, head: Head, receive: Receive) -> Any:
         """The decoded body. Raises: Refusal: method, size, media type or JSON is wrong; Gone."""
         if head.method != "POST":
             raise Refusal(Happening.WRONG_METHOD, "Use POST.", reason="method_not_allowed")
-        length = head.fields.get(b"content-length", b"0")
+        length = head.get(b"content-length") or b"0"
         if not length.isdigit() or int(length) > self._body_bytes:
             raise self._too_large()
-        kind = head.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != b"application/json" or b"content-type" in head.twice:
+        if not _is_json(head.fields.get(b"content-type", b"")) or b"content-type" in head.twice:
             raise Refusal(Happening.WRONG_MEDIA_TYPE, "Send application/json.", reason="unsupported_media_type")
         data = await self._body(receive)
         try:
