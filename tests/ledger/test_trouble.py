@@ -238,3 +238,33 @@ def test_an_outcome_that_could_not_be_written_is_told_at_the_next_start(tmp_path
     with opened(tmp_path / "log"):
         recovered = next(one["recovered"] for one in world.records(tmp_path / "log") if one["event"] == "recovered")
     assert recovered["unfinished"] == [{"requestId": "request-lost", "seq": 1}]
+
+
+def test_a_flood_is_not_hidden_behind_a_log_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(tmp_path / "log") as ledger:
+        monkeypatch.setattr(os, "write", full)
+        for number in range(50):
+            with pytest.raises(LedgerUnavailable):
+                ledger.append(numbered(world.ANONYMOUS, number))
+        monkeypatch.undo()
+        ledger.append(numbered(world.ANONYMOUS, "after"))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_ever_for_a_keeper_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(descriptor: int) -> None:
+        raise MemoryError
+
+    async def scenario(ledger: local.LocalLedger) -> None:
+        with pytest.raises(LedgerUnavailable):
+            await asyncio.wait_for(ledger.durable(ledger.append(INTENT)), world.PATIENCE_S)
+
+    monkeypatch.setattr(local, "sync_data", broken)
+    ledger = world.start(tmp_path / "log")
+    asyncio.run(scenario(ledger))
+    ledger.close()

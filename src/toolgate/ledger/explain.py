@@ -26,15 +26,15 @@ _RULES: Final[Mapping[Happening, tuple[str, str]]] = {
     ),
     Happening.TOO_MANY: (
         "step 3, admit: the caller had too many calls running",
-        "Wait for one to end, or raise limits.concurrent_calls.",
+        "Wait for one to end, or raise limits.concurrency_per_caller.",
     ),
     Happening.TOO_FAST: (
         "step 3, admit: the caller called too often",
-        "Slow down, or raise the limit in the settings.",
+        "Slow down, or raise limits.rate_per_minute.",
     ),
     Happening.BAD_ARGUMENTS: (
         "step 4, validate: the arguments do not match the tool's schema",
-        "Compare them with the tool's inputSchema: toolgate tools show.",
+        "Compare them with the tool's inputSchema: toolgate tools list --json.",
     ),
     Happening.NOT_THERE: ("step 6, run: the tool did not find what was asked for", "Check the name or path."),
     Happening.TOOL_SAID_NO: ("step 6, run: the tool refused", "The code says why; see the tool's documentation."),

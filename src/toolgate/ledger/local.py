@@ -90,7 +90,8 @@ class LocalLedger:
         with self._lock:
             suppressed = 0
             if entry.caller is None:
-                if self._flood.is_one_too_many(self._clock.monotonic()):
+                # A log that cannot be written must say so to everyone: then nothing is only counted.
+                if self._flood.is_one_too_many(self._clock.monotonic()) and not self._segment.failing:
                     return self._flood.place
                 suppressed = self._flood.suppressed
             body = record.call_body(entry, self._step + 1, deterministic=self._deterministic, suppressed=suppressed)
@@ -257,6 +258,14 @@ class LocalLedger:
     # The keeper: syncs groups, signs by time -------------------------------------------------------------------------
 
     def _keep(self) -> None:
+        try:
+            self._keep_on()
+        except BaseException:  # the border of the thread: whoever waits for a sync must not wait for ever
+            with self._lock:
+                self._fail()
+            raise
+
+    def _keep_on(self) -> None:
         while not self._closed:
             self._wake.wait(self._until_checkpoint())
             self._wake.clear()
