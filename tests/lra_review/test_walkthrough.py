@@ -26,6 +26,7 @@ from tests.net.world import World, world
 from toolgate.packs.lra import receipt_trust
 from toolgate.packs.lra.cli import main
 from toolgate.packs.lra.receipt_judge import Word, judge
+from toolgate.powers import net
 from toolgate.powers.keys import to_pem
 from toolgate.servers.http import HttpApp
 
@@ -34,10 +35,10 @@ Speak = Callable[[int, str, Any, str | None], Heard]
 
 
 @asynccontextmanager
-async def gateway(home: Home, w: World) -> AsyncIterator[int]:
+async def gateway(home: Home, w: World, patch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """The server on a free port, its egress power joined to our small internet."""
+    patch.setattr(net, "Egress", lambda **_: w.egress())  # the same class, with our resolver and connector
     app = home.app()
-    app.powers._net = w.egress()  # type: ignore[assignment] # the same class, with our resolver and connector
     asgi = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=1 << 20, ready=app.ready)
     server = uvicorn.Server(uvicorn.Config(asgi, port=0, lifespan="off", log_config=None, ws="none"))
     serving = asyncio.ensure_future(server._serve())
@@ -78,12 +79,12 @@ def data_of(heard: Heard) -> dict[str, Any]:
 
 @pytest.mark.req("000-D-WALKTHROUGH")
 @pytest.mark.parametrize("speak", [mrt, mcp_modern, mcp_handshake], ids=["mrt", "mcp", "mcp-handshake"])
-def test_the_four_steps_run_over_http(speak: Speak, tmp_path: Path) -> None:
+def test_the_four_steps_run_over_http(speak: Speak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = home_with_key(tmp_path / "home")
     key = home.keys["committer"]
 
     async def walk() -> None:
-        async with world() as w, gateway(home, w) as port:
+        async with world() as w, gateway(home, w, monkeypatch) as port:
 
             async def say(tool: str, **arguments: Any) -> Heard:
                 return await asyncio.to_thread(speak, port, tool, arguments, key)

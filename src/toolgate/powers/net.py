@@ -338,8 +338,6 @@ class _Line:
             raise ToolError(
                 "TLS_FAILED", "the target's certificate or TLS handshake is not valid for its name"
             ) from fault
-        except httpcore2.TimeoutException as fault:
-            raise ToolError("TIMEOUT", f"Connection timeout ({self._limits.timeout_s:g}s)") from fault
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as fault:
             raise ToolError("BAD_RESPONSE", "the target broke off or did not speak HTTP") from fault
 

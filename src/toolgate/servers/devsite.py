@@ -126,10 +126,6 @@ class DevSite:
             await self.stop()
             raise ToolError("IO_ERROR", f"The server on port {self.port} could not start")
 
-    async def wait(self) -> None:
-        """Until the server has ended."""
-        await asyncio.wait(self._tasks)
-
     async def stop(self) -> None:
         self._stopping.set()
         self._pages.end()
@@ -202,7 +198,7 @@ class _App:
 
     async def _get(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> None:
         path = decoded_path(scope["raw_path"])
-        if path == f"{PREFIX}events":
+        if path == f"{PREFIX}events" and scope["method"] == "GET":
             await self._events(scope, receive, send)
             return
         body = await self._body(path, headers)
