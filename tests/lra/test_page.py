@@ -268,7 +268,7 @@ def test_the_worker_answers_the_protocol(browser: Browser, site: str) -> None:
         claims = ask("lra.claims")["result"]
         assert [(one["id"], one["evidence_href"]) for one in claims] == [
             ("claim-1", "#demo-1"),
-            ("claim-2", "#demo-1"),
+            ("claim-2", "#demo-2"),
             ("claim-3", "#reading"),
         ]
         assert ask("lra.cite")["result"]["citation"].startswith("@misc{doe-2026-gold,")

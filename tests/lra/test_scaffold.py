@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from toolgate.errors import ToolError
 from toolgate.model import strictjson
-from toolgate.packs.lra import cff, licences, metadata, page, shell, wasm, worker
+from toolgate.packs.lra import cff, evidence, licences, metadata, page, shell, wasm, worker
 from toolgate.packs.lra.artifact import Artifact
 from toolgate.packs.lra.scaffold import TIERS, Scaffold, Wishes, created_text, scaffold
 from toolgate.packs.lra.validate import validate
@@ -151,6 +151,18 @@ def test_the_evidence_module_counts_as_the_definition_does(count) -> None:
     assert (count(10_001), count(-1)) == (-1, -1)
 
 
+def test_what_a_verifier_is_told_to_run_gives_what_it_is_told_to_expect() -> None:
+    made = scaffold(Wishes("my-paper", DATE, tier="gold"))
+    parsed = page.parse(made.files["index.html"].decode())
+    tried = [evidence.declared(parsed.by_id[ident][0]) for ident in ("demo-1", "demo-2")]
+    assert [(one.module, one.function) for one in tried] == [
+        (shell.WASM_PATH, "count"),
+        (shell.WASM_PATH, "exceptions"),
+    ]
+    for one in tried:
+        assert evidence.run(evidence.Trial(one, made.files[one.module])).matched
+
+
 def test_the_module_is_what_its_source_compiles_to_and_what_the_script_carries() -> None:
     compiled = shell.data("wasm", "lattice.wasm")
     assert bytes(wasmtime.wat2wasm(shell.data("wasm", "lattice.wat").decode())) == compiled
@@ -181,7 +193,7 @@ def test_claims_read_from_the_page_leave_the_badge_out() -> None:
     claims = page.parse(scaffold(Wishes("my-paper", DATE)).files["index.html"].decode()).claims()
     assert [(one.number, one.id, one.evidence) for one in claims] == [
         ("1", "claim-1", ("demo-1",)),
-        ("2", "claim-2", ("demo-1",)),
+        ("2", "claim-2", ("demo-2",)),
         ("3", "claim-3", ("reading",)),
     ]
     assert claims[0].text == "Exactly 31 417 points with whole coordinates lie within distance 100 of the origin."

@@ -101,23 +101,30 @@ def _sections(meta: Metadata, script: Script) -> str:
     method = {
         "none": "",
         "js": "The program is a dozen lines of JavaScript in <code>paper.js</code>.",
-        "wasm": f'The program is <a href="{shell.WAT_PATH}">{shell.WAT_PATH}</a>, thirty lines of WebAssembly text, '
+        "wasm": f'The program is <a href="{shell.WAT_PATH}">{shell.WAT_PATH}</a>, fifty lines of WebAssembly text, '
         f'compiled to <a href="{shell.WASM_PATH}">{len(shell.data("wasm", "lattice.wasm"))} bytes</a>.',
     }[script]
     engine = {
         "js": "Your browser counts the points with the paper’s own program.",
         "wasm": "Your browser counts the points with the paper’s own WebAssembly module.",
     }
-    demo = "" if script == "none" else shell.fill(shell.template("demo.html"), {"engine": engine[script]})
+    runs = (_run("count", "100", "31417"), _run("exceptions", "1000", "0")) if script == "wasm" else ("", "")
+    gaps = {"engine": engine.get(script, ""), "count": runs[0], "sweep": runs[1]}
+    demo = "" if script == "none" else shell.fill(shell.template("demo.html"), gaps)
     return shell.fill(
         shell.template("sample.html"),
         {"abstract": escape(meta.abstract, quote=False), "claims": _claims(script), "method": method, "demo": demo},
     )
 
 
+def _run(function: str, value: str, expected: str) -> str:
+    """What a verifier runs to check the claim: module and function, input, and the answer it must give."""
+    return f' data-lra-run="{shell.WASM_PATH}#{function}" data-lra-input="{value}" data-lra-expect="{expected}"'
+
+
 def _claims(script: Script) -> str:
     counted = ("demo-1", "100") if script != "none" else ("results", "")
-    swept = ("demo-1", "sweep 1000") if script != "none" else ("results", "")
+    swept = ("demo-2", "sweep 1000") if script != "none" else ("results", "")
     return "\n".join(
         [
             _claim(

@@ -78,7 +78,7 @@ const tool = (() => {
 
   // A claim whose badge names this input has been checked by the reader's own browser.
   function mark(input) {
-    for (const badge of document.querySelectorAll("[data-lra-input]")) {
+    for (const badge of document.querySelectorAll(".badge[data-lra-input]")) {
       if (badge.dataset.lraInput === input) {
         badge.dataset.state = "ok";
         badge.textContent = "evidence: checked";
@@ -92,7 +92,7 @@ const tool = (() => {
     attempt(countOne);
   });
   document.getElementById("sweep").addEventListener("click", () => attempt(sweep));
-  for (const badge of document.querySelectorAll("[data-lra-input]")) {
+  for (const badge of document.querySelectorAll(".badge[data-lra-input]")) {
     badge.addEventListener("click", () => {
       const [word, value] = badge.dataset.lraInput.split(" ");
       radius.value = value ?? word;
