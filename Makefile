@@ -37,6 +37,8 @@ check: $(VENV)/.dev  ## Lint, types, import rules, contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/toolgate contract check
+	$(BIN)/toolgate policy lint
+	$(BIN)/toolgate policy docs --check
 
 guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers
 	$(BIN)/python -m pytest -m guard $(ARGS)

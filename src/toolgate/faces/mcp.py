@@ -42,7 +42,7 @@ _META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 LIST_TTL_MS: Final = 60_000
 """How long a client may keep a tool list. It changes only with a restart; a minute keeps role changes visible."""
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
 WIRES: Final[dict[Transport, Wire]] = {
     "http": Wire(face="mcp", transport="http", route=ROUTE),
@@ -268,16 +268,16 @@ def _listed(grant: Grant) -> dict[str, Any]:
     tool = grant.tool
     return {
         "name": tool.name,
-        "title": grant.hint or tool.name,
         "description": tool.summary,
         "inputSchema": tool.input_schema,
         "outputSchema": envelope_schema(tool.output_schema),
-        "annotations": {
-            "readOnlyHint": tool.effect == "read",
-            "destructiveHint": False,
-            "openWorldHint": tool.effect == "network",
+        "annotations": {"readOnlyHint": tool.effect == "read", "openWorldHint": tool.effect == "network"},
+        "_meta": {
+            "toolgate/tier": grant.tier,
+            "toolgate/id": tool.canonical_id,
+            "toolgate/effect": tool.effect,
+            "toolgate/hint": grant.hint,
         },
-        "_meta": {"toolgate/tier": grant.tier, "toolgate/id": tool.canonical_id, "toolgate/effect": tool.effect},
     }
 
 

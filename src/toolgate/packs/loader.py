@@ -123,6 +123,9 @@ def _schema_faults(tool: Tool) -> Iterator[str]:
     for kind, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
         broken = list(faults_of(schema))
         yield from (f"{kind} schema: {fault}" for fault in broken)
+        if "x-mcp-header" in str(schema):
+            # Revision 2026-07-28 then wants `Mcp-Param-*` headers compared with the body; we serve none, so we promise none.
+            yield f"{kind} schema: x-mcp-header is not served"
         if kind == "input" and not broken:
             if schema.get("type") != "object":
                 yield 'input schema: the root has "type": "object"'

@@ -7,8 +7,6 @@ size -> content type -> strict JSON -> the face's own reading -> the road.
 from __future__ import annotations
 
 import asyncio
-import logging
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +19,7 @@ from toolgate.faces.reply import JSON, Reply
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.model.envelope import Answer
+from toolgate.servers.border import report
 from toolgate.servers.guarded import GONE
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ SSE_HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _COMMON: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-_log: Final = logging.getLogger("toolgate.http")
 _ROUTING: Final = {name.encode(): name for name in sorted(mcp.ROUTING_HEADERS)}
 _DISCONNECT: Final = "http.disconnect"
 MAX_NOTES: Final = 256
@@ -149,7 +147,7 @@ class HttpApp:
         except Gone:
             return
         except Exception as fault:  # noqa: BLE001 (the border: a fault of our own is one line for the operator, one 500 for the caller)
-            _report(fault)
+            report(fault)
             reply = self._plain(Happening.TOOL_FAILED)
         if reply is not None:
             await _send(send, reply)
@@ -325,12 +323,6 @@ class _ProgressStream:
             return reply
         await self._send({"type": "http.response.body", "body": _event(reply.body), "more_body": False})
         return None
-
-
-def _report(fault: Exception) -> None:
-    """Which kind, and where in our code: enough to find it, and nothing of what the caller sent."""
-    frame = traceback.extract_tb(fault.__traceback__)[-1]
-    _log.error("internal error: %s in %s line %s", type(fault).__name__, frame.name, frame.lineno)
 
 
 def _event(message: bytes) -> bytes:

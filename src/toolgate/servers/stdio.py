@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolgate.errors import Happening, Refusal
 from toolgate.faces import mcp, rpc
 from toolgate.model import strictjson
+from toolgate.servers.border import report
 
 if TYPE_CHECKING:
     from toolgate.faces.rpc import RpcFace
@@ -145,7 +146,11 @@ class StdioServer:
         self._room.set()
 
     async def _handle(self, line: bytes | None) -> None:
-        answer = await self._answer(line)
+        try:
+            answer = await self._answer(line)
+        except Exception as fault:  # noqa: BLE001 (the border: a fault of our own ends one call, not the stream)
+            report(fault)
+            answer = mcp.error_reply(None, mcp.INTERNAL_ERROR, "Internal error", status=500).body
         if answer is not None:
             self._ready.append(answer)
             if asyncio.current_task() in self._tasks:
