@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.lra.papers import WASM
 from tests.lra_review.papers import PAGE, PAPER, SCRIPT
@@ -20,7 +22,7 @@ from toolgate.model.call import Caller, Role, no_progress
 from toolgate.model.clock import SystemClock
 from toolgate.model.tool import Context, Result
 from toolgate.packs.lra import evidence, registry, verify
-from toolgate.packs.lra.tools_review import LRA_VERIFY, run_verify
+from toolgate.packs.lra.tools_review import LRA_VERIFY, _last_segment, run_verify
 from toolgate.powers.compute import ComputePool
 from toolgate.powers.files import Workspace
 from toolgate.powers.net import Limits
@@ -407,6 +409,63 @@ def test_the_receipt_goes_where_it_was_asked_for_or_into_the_project_of_that_nam
             await verified(w, pool, tmp_path, receipt="no/such/dir.json")
 
     in_world(probe)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://example.org/papers/mine/", "mine"),
+        ("https://example.org/mine", "mine"),
+        ("https://example.org/mine/index.html?x=/other/", "mine"),
+        ("https://example.org/mine/#a/b", "mine"),
+        ("https://example.org/", None),
+        ("https://example.org", None),
+        ("https://example.org/index.html", None),
+    ],
+)
+def test_a_project_is_named_by_the_last_segment_of_the_path(url: str, name: str | None) -> None:
+    assert _last_segment(url) == name
+
+
+def test_a_segment_that_no_directory_can_have_names_no_project(pool: ComputePool, tmp_path: Path) -> None:
+    async def probe(w: World) -> None:
+        base = f"/{'x' * 300}/"
+        await w.site("example.org", deployed(PAPER, base))
+        for target in (f"https://example.org{base}", f"https://example.org{base}?q=%00"):
+            result = await run_verify(context(w, pool, tmp_path), {"target": target})
+            assert (result.exit_code, result.data["receipt_path"]) == (0, None)
+
+    in_world(probe)
+
+
+def test_a_stranger_s_names_cannot_move_the_cursor_or_turn_the_line(pool: ComputePool, tmp_path: Path) -> None:
+    async def probe(w: World) -> None:
+        page = PAGE.replace('data-lra-claim="1"', 'data-lra-claim="1&#27;[2J&#x202e;"').replace(
+            'demo-1">ev', 'demo-9">ev'
+        )
+        page = page.replace("paper.css", "a&#x1b;[31mb.css")
+        result = await verified(w, pool, tmp_path, {**PAPER, "index.html": page.encode()})
+        assert LRA_VERIFY.text is not None
+        shown = LRA_VERIFY.text(result.data)
+        assert "[FAIL] Claim 1" in shown
+        assert not {"\x1b", "\u202e"} & set(shown)
+
+    in_world(probe)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=400), st.binary(max_size=200))
+def test_no_bytes_break_the_examination(html: bytes, script: bytes) -> None:
+    for page in (html, PAGE.encode().replace(b"<h1>", html + b"<h1>")):
+        found = verify.Deployed(page, {"paper.js": script, "paper.css": script, "sw.js": script})
+        try:
+            names = verify.wanted(found)
+            examined = verify.examine(found)
+        except ToolError as fault:
+            assert "UTF-8" in fault.text  # noqa: PT017 (the only way out is this one refusal)
+            continue
+        assert examined.target_hash == verify.digest(page)
+        assert not {"index.html", "paper.js"} & set(names)
 
 
 @pytest.mark.req("000-D-VERIFY-ARGS")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from toolgate.kit.render import printable
 from toolgate.packs.lra import receipt as forms
 from toolgate.packs.lra import receipt_dsse
 
@@ -73,4 +74,4 @@ def _state(claim: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     """A stranger's text on a terminal: control characters would move the cursor or colour a lie."""
-    return "".join(char if char.isprintable() else "�" for char in str(value))
+    return printable(str(value))

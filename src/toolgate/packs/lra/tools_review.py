@@ -289,10 +289,21 @@ def _receipt_path(ctx: Context, args: Mapping[str, Any], url: str) -> str | None
     """Where the receipt goes: where it was asked for, or into the project of the same name, if the caller may write."""
     if "receipt" in args:
         return str(args["receipt"])
-    name = url.partition("?")[0].partition("#")[0].rstrip("/").rpartition("/")[2].removesuffix("/index.html")
-    if ctx.caller.role not in WRITERS or not name or "%" in name or "\\" in name:
+    name = _last_segment(url)
+    if ctx.caller.role not in WRITERS or name is None:
         return None
-    return f"{name}/{RECEIPT_NAME}" if ctx.files.is_file(f"{name}/index.html") else None
+    try:
+        return f"{name}/{RECEIPT_NAME}" if ctx.files.is_file(f"{name}/index.html") else None
+    except ToolError:
+        return None  # a segment that cannot be a directory of the workspace names no project of it
+
+
+def _last_segment(url: str) -> str | None:
+    """`https://host/papers/NAME/` and `.../NAME/index.html` name NAME; a bare host names nothing."""
+    segments = [part for part in url.partition("?")[0].partition("#")[0].split("/")[3:] if part]
+    if segments[-1:] == ["index.html"]:
+        segments.pop()
+    return segments[-1] if segments else None
 
 
 def _verify_text(data: Mapping[str, Any]) -> str:

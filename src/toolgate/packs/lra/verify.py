@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
+from toolgate.kit.render import printable
 from toolgate.packs.lra import evidence, page, paper, scan_css, scan_js, validate, worker
 from toolgate.packs.lra.artifact import Artifact
 from toolgate.packs.lra.loads import Load
@@ -26,6 +27,8 @@ LINKED_ENDINGS: Final = (".wasm", ".wat", ".csv", ".json", ".txt", ".bib", ".cff
 MAX_CLAIMS: Final = 100
 MAX_TEXT: Final = 300
 """Characters of a claim's text in a report; the page itself is hashed whole."""
+MAX_STEP: Final = 2000
+"""Characters of one line of the report."""
 
 Status = Literal["PASS", "FAIL", "INFO"]
 
@@ -209,7 +212,8 @@ class Step:
     text: str
 
     def as_json(self) -> dict[str, str]:
-        return {"status": self.status, "text": self.text}
+        """Names and numbers in the text are a stranger's: nothing of them moves a reader's cursor or hides a word."""
+        return {"status": self.status, "text": printable(self.text)[:MAX_STEP]}
 
 
 def integrity(target_hash: str, registry_hash: str | None) -> str:
