@@ -205,10 +205,11 @@ def make_arbiter(path: Path, settings: str = "") -> Arbiter:
     return arbiter
 
 
-def configure(arbiter: Arbiter, settings: str) -> None:
-    file = arbiter.home.path / "toolgate.toml"
-    text = file.read_text().partition("[packs.consensus]")[0]
-    file.write_text(f"{text}\n[packs.consensus]\n{settings}\n")
+def configure(arbiter: Arbiter, settings: str, hosts: list[str] | None = None) -> None:
+    (arbiter.home.path / "toolgate.toml").write_text(
+        f"[server]\nallowed_hosts = {json.dumps(hosts or [])}\n"
+        f'[packs]\nenabled = ["governance", "consensus"]\n[packs.consensus]\n{settings}\n'
+    )
 
 
 def make_twin(path: Path, original: Arbiter) -> Arbiter:
@@ -222,14 +223,22 @@ def make_twin(path: Path, original: Arbiter) -> Arbiter:
 def connect(arbiters: list[Arbiter], council: list[Arbiter], more: str = "") -> None:
     """Give each of `arbiters` a link and a key to each of the `council` that is not itself."""
     for one in arbiters:
-        lines = []
         for other in council:
-            entry = f'public_key = "{other.public_key}"'
             if other.public_key != one.public_key:
-                link = one.links[other.name] = Link()
+                one.links[other.name] = Link()
                 secret = one.home.path / "secrets" / f"peer-{other.name}"
                 secret.write_text(other.home.keys["committer"])
                 secret.chmod(0o600)
-                entry += f', url = "http://127.0.0.1:{link.port}", api_key = "file:peer-{other.name}"'
-            lines.append(f"  {{ {entry} }},")
-        configure(one, "arbiters = [\n" + "\n".join(lines) + f"\n]\n{more}\n")
+    for one in arbiters:
+        incoming = [other.links[one.name] for other in arbiters if one.name in other.links]
+        entries = [f"  {{ {_entry(one, other)} }}," for other in council]
+        hosts = [f"127.0.0.1:{link.port}" for link in incoming]
+        configure(one, "arbiters = [\n" + "\n".join(entries) + f"\n]\n{more}\n", hosts)
+
+
+def _entry(one: Arbiter, other: Arbiter) -> str:
+    entry = f'public_key = "{other.public_key}"'
+    if other.name in one.links:
+        port = one.links[other.name].port
+        entry += f', url = "http://127.0.0.1:{port}", api_key = "file:peer-{other.name}"'
+    return entry

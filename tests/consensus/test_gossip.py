@@ -404,3 +404,31 @@ def test_two_arbiters_need_each_other(tmp_path: Path) -> None:
     assert pair[1].call("consensus_vote", round_id=round_id, vote=ballot())["level"] == "QUORUM"
     for each in pair:
         each.close()
+
+
+def test_fault_in_a_turn_is_told_once_and_silences_nobody(four: list[Office], caplog: pytest.LogCaptureFixture) -> None:
+    @dataclass
+    class Broken:
+        asked: int = 0
+
+        async def exchange(self, peer: Peer, request: Request) -> Reply:
+            self.asked += 1
+            raise ZeroDivisionError("a mistake of ours")
+
+    broken = Broken()
+    node = four[0].node()
+    settings = four[0].settings | {"gossip_ms": 1}
+    loop = Gossip(node, peers_of(settings, node.signer.sender), [broken], settings)
+
+    async def run() -> None:
+        task = asyncio.create_task(loop.run())
+        async with asyncio.timeout(5):
+            while broken.asked < 6:
+                await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    assert [record.message for record in caplog.records].count(
+        "gossip waits: ZeroDivisionError: a mistake of ours"
+    ) == 1

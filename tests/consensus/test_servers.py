@@ -373,7 +373,8 @@ class Chaos:
             if len({each.state for each in found}) == 1:
                 return found
             time.sleep(0.2)
-        raise AssertionError(f"no agreement: {[each.state.hex()[:8] for each in found]} after {self.log}")
+        seen = [(each.state.hex()[:8], each.messages, sorted(each.peers.values())) for each in found]
+        raise AssertionError(f"no agreement: {seen} after {self.log}")
 
     def end(self) -> None:
         while self.paused:

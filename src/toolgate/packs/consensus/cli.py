@@ -69,6 +69,8 @@ def status(home: Home = None, json: Json = False) -> None:
             typer.secho(f"{name} {found.outcomes[name]}", fg="red")
     for sender in found.equivocators:
         typer.secho(f"equivocator {sender[:_SHORT]}: toolgate consensus show ROUND --json has the proof", fg="red")
+    for peer, fault in found.peers.items():
+        typer.echo(f"peer      {peer[:_SHORT]}  {fault or 'ok'}")
     typer.echo(f"state     {found.state.hex()}")
 
 
@@ -85,6 +87,7 @@ def _status_json(node: Node, found: engine.Status) -> dict[str, Any]:
         "levels": found.levels,
         "outcomes": found.outcomes,
         "equivocators": found.equivocators,
+        "peers": [{"sender_id": peer, "fault": fault or None} for peer, fault in found.peers.items()],
         "state_hash": found.state.hex(),
     }
 

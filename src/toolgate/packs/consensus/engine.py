@@ -199,6 +199,8 @@ class Status(NamedTuple):
     outcomes: dict[str, int]
     equivocators: list[str]
     state: bytes
+    peers: dict[str, str]
+    """Arbiters we exchange messages with, each with the code of the last failure or nothing."""
 
 
 def status(connection: Connection, network: Network) -> Status:
@@ -211,6 +213,9 @@ def status(connection: Connection, network: Network) -> Status:
         sql("SELECT DISTINCT sender FROM consensus_equivocation WHERE network = :network ORDER BY sender"), place
     )
     messages = connection.execute(sql("SELECT COUNT(*) FROM consensus_message WHERE network = :network"), place)
+    peers = connection.execute(
+        sql("SELECT peer, fault FROM consensus_peer WHERE network = :network ORDER BY peer"), place
+    )
     return Status(
         replica.epoch,
         replica.clock,
@@ -219,6 +224,7 @@ def status(connection: Connection, network: Network) -> Status:
         {name: sum(row.outcome == name for row in rows) for name in ("OPEN", "ACCEPTED", "REJECTED", "SAFETY_FAULT")},
         [row.sender for row in guilty],
         state_hash(network, [(row.id, bytes.fromhex(row.digest)) for row in rows]),
+        {row.peer: row.fault for row in peers},
     )
 
 

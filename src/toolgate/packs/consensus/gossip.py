@@ -232,23 +232,27 @@ class PeerState(NamedTuple):
     pulled: int = 0
     pushed: int = 0
     deferred: bool = False
+    fault: str = ""
+    """Code of the last failure; empty when the last exchange went well."""
 
 
 def peer_state(connection: Connection, network: Network, peer: str) -> PeerState:
     row = connection.execute(
-        sql("SELECT store, pulled, pushed, deferred FROM consensus_peer WHERE network = :network AND peer = :peer"),
+        sql(
+            "SELECT store, pulled, pushed, deferred, fault FROM consensus_peer WHERE network = :network AND peer = :peer"
+        ),
         {"network": network.id.hex(), "peer": peer},
     ).first()
-    return PeerState(row.store, row.pulled, row.pushed, bool(row.deferred)) if row else PeerState()
+    return PeerState(row.store, row.pulled, row.pushed, bool(row.deferred), row.fault) if row else PeerState()
 
 
 def keep_peer_state(connection: Connection, network: Network, peer: str, state: PeerState) -> None:
     connection.execute(
         sql(
-            "INSERT INTO consensus_peer (network, peer, store, pulled, pushed, deferred)"
-            " VALUES (:network, :peer, :store, :pulled, :pushed, :deferred)"
+            "INSERT INTO consensus_peer (network, peer, store, pulled, pushed, deferred, fault)"
+            " VALUES (:network, :peer, :store, :pulled, :pushed, :deferred, :fault)"
             " ON CONFLICT (network, peer) DO UPDATE SET store = excluded.store, pulled = excluded.pulled,"
-            " pushed = excluded.pushed, deferred = excluded.deferred"
+            " pushed = excluded.pushed, deferred = excluded.deferred, fault = excluded.fault"
         ),
         {"network": network.id.hex(), "peer": peer, **state._asdict(), "deferred": int(state.deferred)},
     )

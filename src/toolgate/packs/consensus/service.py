@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -36,10 +37,13 @@ if TYPE_CHECKING:
 EXCHANGE_TIMEOUT_S: Final = 5.0
 MAX_PAGES: Final = 64
 """Exchanges with one peer in one turn: a late joiner reads 16 000 messages, then the others get their turn."""
-MAX_PENALTY_TURNS: Final = 64
+MAX_PENALTY_TURNS: Final = 16
 """Turns a lying or silent peer is left alone at most; doubled with each failure, so that a dead peer costs little."""
 BROKER_RETRY_S: Final = 5.0
 RPC_TOOL: Final = "mcp.tool:consensus.gossip"
+
+
+_log: Final = logging.getLogger("toolgate.consensus")
 
 
 class Wire(Protocol):
@@ -144,13 +148,21 @@ class Gossip:
     _next: int = 0
     _penalty: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     """Peer -> (turn from which it is asked again, turns of the last penalty)."""
+    _fault: str = ""
+    """What the last turn failed of; told once."""
     _epoch: int = -1
     _epoch_since: float = 0.0
 
     async def run(self) -> None:
         while True:
-            with suppress(ToolError, StoreUnavailable):  # the store or our key is away: the next turn asks again
+            try:
                 await self.turn()
+                self._fault = ""
+            except Exception as fault:  # noqa: BLE001 (border: a fault in one turn must not silence an arbiter for good)
+                # The store or our key may be away for a while: the next turn asks again, and says nothing new.
+                if self._fault != str(fault):
+                    self._fault = str(fault)
+                    _log.warning("gossip waits: %s: %s", type(fault).__name__, fault)
             await asyncio.sleep(self.settings["gossip_ms"] / 1000)
 
     async def turn(self) -> None:
@@ -174,12 +186,24 @@ class Gossip:
             for _ in range(MAX_PAGES):
                 if not await self._exchange(peer):
                     break
-        except ToolError:
+        except ToolError as fault:
             _, last = self._penalty.get(peer.sender, (0, 0))
             turns = min(2 * last or 1, MAX_PENALTY_TURNS)
             self._penalty[peer.sender] = (self._turn + turns, turns)
+            await self._note(peer, fault.code)
         else:
             self._penalty.pop(peer.sender, None)
+
+    async def _note(self, peer: Peer, fault: str) -> None:
+        """For `toolgate consensus status`: why nothing comes from this peer."""
+        node, name = self.node, peer.sender.hex()
+
+        def note(connection: Connection) -> None:
+            state = peer_state(connection, node.network, name)
+            if state.fault != fault:
+                keep_peer_state(connection, node.network, name, state._replace(fault=fault))
+
+        await node.run(note)
 
     async def _exchange(self, peer: Peer) -> bool:
         """Push and pull one page each; True when there is more to do. Raises: ToolError."""

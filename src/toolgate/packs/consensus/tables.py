@@ -46,10 +46,10 @@ MIGRATIONS: Final = (
                 network TEXT NOT NULL, sender TEXT NOT NULL, round BIGINT NOT NULL, root TEXT NOT NULL, rule TEXT NOT NULL,
                 kind INTEGER NOT NULL, explicit INTEGER NOT NULL, data TEXT NOT NULL,
                 PRIMARY KEY (network, sender, round))""",
-            # How far we have read each peer's log and told it ours.
+            # How far we have read each peer's log and told it ours, and why the last exchange failed if it did.
             """CREATE TABLE consensus_peer (
                 network TEXT NOT NULL, peer TEXT NOT NULL, store TEXT NOT NULL, pulled BIGINT NOT NULL,
-                pushed BIGINT NOT NULL, deferred INTEGER NOT NULL, PRIMARY KEY (network, peer))""",
+                pushed BIGINT NOT NULL, deferred INTEGER NOT NULL, fault TEXT NOT NULL, PRIMARY KEY (network, peer))""",
         ),
     ),
 )
