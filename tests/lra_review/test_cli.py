@@ -282,3 +282,15 @@ def test_serve_prints_its_address_takes_the_next_free_port_and_ends_with_ctrl_c(
         assert process.wait(10) == 0
         assert process.stdout is not None
         process.stdout.close()
+
+
+def test_progress_is_shown_to_a_terminal_and_to_nothing_else(
+    host: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verify(host) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert verify(host) == 0
+    shown = capsys.readouterr().err
+    assert "fetching the page" in shown
+    assert shown.endswith("\r\x1b[K")  # the line is wiped at the end

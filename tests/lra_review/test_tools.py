@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.faces.speak import mrt
 from tests.homes import Home, make_home
-from tests.lra_review.papers import plant
+from tests.lra_review.papers import PAGE, plant
 from tests.lra_review.samples import SEED, receipt
 from toolgate.app import App
 from toolgate.errors import Happening, Refusal
@@ -230,3 +232,17 @@ def _answers(desk: Desk, port: int) -> bool:
         return b" 200 " in line
 
     return desk.loop.run_until_complete(ask())
+
+
+@pytest.mark.guard
+def test_a_real_server_that_stops_takes_its_dev_servers_with_it(home: Home) -> None:
+    port = _free_port()
+    with home.serving() as server:
+        heard = mrt(server.port, "lra_serve", {"port": port, "path": "paper"}, home.keys["builder"])
+        assert (heard.status, heard.body["exitCode"]) == (200, 0)
+        with urllib.request.urlopen(f"http://localhost:{port}/", timeout=5) as answer:
+            assert answer.read() == PAGE.encode()
+        again = mrt(server.port, "lra_serve", {"port": port}, home.keys["builder"])
+        assert (again.status, again.code, again.reason) == (400, "validation_mrt_exec_failed", "address_in_use")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
