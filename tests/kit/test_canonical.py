@@ -73,7 +73,7 @@ def test_a_canonical_text_reads_back_as_the_value_and_is_its_own_spelling(value:
         nested(33),
         object(),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__ if type(value) is object else repr(value),
 )
 def test_what_readers_could_read_differently_is_never_signed(value: Any) -> None:
     with pytest.raises(canonical.NotCanonicalError):
