@@ -16,7 +16,7 @@ import pytest
 from tests.ledger import world
 from tests.ledger.world import INTENT, OUTCOME, numbered, opened
 from toolgate.errors import LedgerUnavailable, StartRefused
-from toolgate.ledger import local
+from toolgate.ledger import local, segment
 
 FULL_DISK = """
 import json, resource, signal, sys
@@ -111,7 +111,7 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
             await ledger.durable(replace(place, seq=place.seq + 1))
 
     ledger = world.start(tmp_path / "log")
-    monkeypatch.setattr(local, "sync_data", failing)
+    monkeypatch.setattr(segment, "sync_data", failing)
     asyncio.run(scenario(ledger))
     monkeypatch.undo()
     assert not ledger.probe()
@@ -126,7 +126,7 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
 
 def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    real = local.sync_data
+    real = segment.sync_data
 
     def counted(descriptor: int) -> None:
         real(descriptor)
@@ -138,7 +138,7 @@ def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: 
         assert synced[-1] >= world.segments(tmp_path / "log")[0].stat().st_size
         await ledger.durable(places[0])
 
-    monkeypatch.setattr(local, "sync_data", counted)
+    monkeypatch.setattr(segment, "sync_data", counted)
     with opened(tmp_path / "log") as ledger:
         asyncio.run(scenario(ledger))
         assert len(synced) < 10, "fifty waiters share a few syncs"
@@ -150,7 +150,7 @@ def test_reads_are_synced_soon_without_anyone_waiting(tmp_path: Path, monkeypatc
     import threading
 
     synced = threading.Event()
-    monkeypatch.setattr(local, "sync_data", lambda descriptor: synced.set())
+    monkeypatch.setattr(segment, "sync_data", lambda descriptor: synced.set())
     with opened(tmp_path / "log") as ledger:
         synced.wait(world.PATIENCE_S)
         synced.clear()
@@ -264,7 +264,8 @@ def test_nobody_waits_for_ever_for_a_keeper_that_died(tmp_path: Path, monkeypatc
         with pytest.raises(LedgerUnavailable):
             await asyncio.wait_for(ledger.durable(ledger.append(INTENT)), world.PATIENCE_S)
 
-    monkeypatch.setattr(local, "sync_data", broken)
     ledger = world.start(tmp_path / "log")
+    monkeypatch.setattr(segment, "sync_data", broken)
     asyncio.run(scenario(ledger))
+    monkeypatch.undo()
     ledger.close()

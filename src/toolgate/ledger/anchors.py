@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 COMMAND_SECONDS: Final = 10.0
 """How long an anchor command may take before it is killed and the copy counts as failed."""
+RETRY_SECONDS: Final = 1.0
+"""Between attempts of an anchor that does not work: a program is not started for every checkpoint of a busy server."""
 MAX_PENDING: Final = 1000
 """Checkpoints kept for an anchor that does not work: some minutes under load. The newest matter, the oldest go."""
 
@@ -58,6 +60,7 @@ class AnchorWorker:
         self._pending: list[tuple[RunName, str]] = []
         self._changed = threading.Condition()
         self._closing = False
+        self._over = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._work, name="toolgate-anchor", daemon=True)
         self._thread.start()
@@ -73,6 +76,7 @@ class AnchorWorker:
         with self._changed:
             self._closing = True
             self._changed.notify()
+        self._over.set()
         self._thread.join(2 * COMMAND_SECONDS)
 
     def _work(self) -> None:
@@ -85,7 +89,7 @@ class AnchorWorker:
             if notes and not self._copy(notes) and not closing:
                 with self._changed:
                     self._pending[:0] = notes
-                    self._changed.wait(1.0)
+                self._over.wait(RETRY_SECONDS)
             if closing:
                 return
 

@@ -135,10 +135,12 @@ class Lock:
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            temporary.rename(path)
+            os.link(temporary, path)  # unlike a rename, never in place of another run's lock
         except OSError:
             os.close(descriptor)
             raise
+        finally:
+            temporary.unlink(missing_ok=True)
         return cls(path, descriptor)
 
     @classmethod

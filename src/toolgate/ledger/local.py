@@ -7,7 +7,6 @@ answer; what had an effect survives a power cut too, because the road waits for 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,21 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toolgate.errors import LedgerUnavailable, StartRefused
+from toolgate.errors import LedgerUnavailable
 from toolgate.kit.merkle import Tree, leaf_hash
 from toolgate.kit.note import Checkpoint, Signer, sign_checkpoint
 from toolgate.ledger import files, record, recovery
 from toolgate.ledger.anchors import Anchors, AnchorWorker
 from toolgate.ledger.files import RunName
 from toolgate.ledger.flood import Flood
-from toolgate.ledger.segment import SegmentWriter, sync_data
+from toolgate.ledger.segment import SegmentWriter
 from toolgate.model.clock import Clock
 from toolgate.model.record import Entry, Place
 
 GROUP_SECONDS: Final = 0.05
 """A record of a read is synced within this time, together with its neighbours: one sync costs as much as 200 records."""
-ORIGIN: Final = "toolgate/audit"
-"""Which log speaks, in a checkpoint; a deployment with several logs names each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,8 @@ class LocalLedger:
         self._open_intents: dict[bytes, int] = {}
         self._number = 1
         self._segment = SegmentWriter(directory / name.segment(1))
+        self._left: list[SegmentWriter] = []
+        """Segments that are full and synced. Only the keeper closes them: it may be syncing one at this moment."""
         self._rotate_at = rules.segment_bytes
         self._uncovered = 0
         self._signed_at = clock.monotonic()
@@ -137,16 +136,19 @@ class LocalLedger:
         with self._lock:
             if self._closed:
                 return
-            finished = not self._failed and not self._open_intents and self._try_checkpoint(final=True)
+            # An intent without outcome, or a last word that could not be written, is for the next start to tell.
+            finished = (
+                not self._failed and self._try_checkpoint(final=not self._open_intents) and not self._open_intents
+            )
             self._closed = True
         self._stop_keeper()
         with suppress(OSError):
             self._segment.sync()
-        self._segment.close()
+        for one in (*self._left, self._segment):
+            one.close()
         if self._anchor is not None:
             self._anchor.close()
         if self._run_lock is not None:
-            # An intent without outcome, or a last word that could not be written, is for the next start to tell.
             self._run_lock.release(finished=finished)
 
     # Start -----------------------------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ class LocalLedger:
             following = SegmentWriter(self._directory / self._name.segment(self._number + 1))
         except OSError:
             return
-        self._segment.close()
+        self._left.append(self._segment)
         self._segment = following
         self._number += 1
         self._rotate_at = self._rules.segment_bytes
@@ -292,20 +294,16 @@ class LocalLedger:
         """
         with self._lock:
             self._dirty = False
-            last = self._size - 1
-            try:
-                descriptor = self._segment.duplicate()
-            except OSError:
-                descriptor = -1
+            last, segment = self._size - 1, self._segment
+            left, self._left = self._left, []
+        for one in left:
+            one.close()
         try:
-            sync_data(descriptor)
+            segment.sync()
         except OSError:
             with self._lock:
                 self._fail()
             return
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
         with self._lock:
             self._synced = max(self._synced, last)
             ready = [waiter for seq, waiter in self._waiters if seq <= last]
@@ -339,55 +337,3 @@ def _tell(waiter: asyncio.Future[None], what: Callable[[asyncio.Future[None]], N
     # The loop may be gone: then nobody waits any more.
     with suppress(RuntimeError):
         waiter.get_loop().call_soon_threadsafe(set_it)
-
-
-def open_ledger(
-    directory: Path,
-    *,
-    clock: Clock,
-    key_file: Path,
-    run_id: str | None = None,
-    rules: Rules = Rules(),  # noqa: B008 (frozen)
-    anchors: Anchors = Anchors(),  # noqa: B008 (frozen)
-    deterministic: bool = False,
-    origin: str = ORIGIN,
-) -> LocalLedger:
-    """Begin a run: find what runs before it left, write that down, and be ready for records.
-
-    `directory` is the settings' runs directory joined with `LOG_PATH`.
-    Raises: StartRefused: the log cannot be written here; the text says what to do.
-    Side effects: creates directory, key and segment; may delete runs by age; starts threads. `close` ends it.
-    """
-    try:
-        files.make_directory(directory)
-        signer = files.load_or_create_key(key_file, origin)
-        files.write_file(directory / files.PUBLIC_KEY, f"{signer.verifier}\n")
-        return _begin(
-            directory, clock, signer, run_id or os.urandom(8).hex(), rules, anchors, deterministic=deterministic
-        )
-    except (OSError, LedgerUnavailable) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) else str(fault)
-        raise StartRefused(
-            f"The audit log cannot be written: {reason}.\nMake its directory writable, with room for records."
-        ) from None
-
-
-def _begin(
-    directory: Path, clock: Clock, signer: Signer, run_id: str, rules: Rules, anchors: Anchors, *, deterministic: bool
-) -> LocalLedger:
-    name = RunName.make(clock.wall(), run_id)
-    lock = files.Lock.create(directory / f"{name}.lock")
-    earlier = files.runs_in(directory)
-    dead = list(files.dead_runs(directory))
-    first: dict[str, Any] = {"previous": recovery.last_checkpoint(earlier)}
-    retired = recovery.retire(directory, earlier, clock.wall(), rules.retention_days)
-    if retired:
-        first["retired"] = retired
-    ledger = LocalLedger(directory, name, signer=signer, rules=rules, clock=clock, deterministic=deterministic)
-    if anchors:
-        ledger.copy_checkpoints_to(anchors)
-    ledger.start(lock, first, [recovery.describe(directory, one, earlier.get(one, [])) for one, _ in dead])
-    for one, dead_lock in dead:
-        ledger.copy_for(one, earlier.get(one, []))
-        dead_lock.release(finished=True)
-    return ledger

@@ -97,6 +97,7 @@ def retire(
         for one in segments:
             one.path.unlink()
         anchored.unlink()
+        (directory / f"{name}.suspect").unlink(missing_ok=True)
         del runs[name]
         gone.append({"run": name.id, "size": last["size"], "root": last["root"]})
     return gone

@@ -37,10 +37,6 @@ class SegmentWriter:
         self.size += written
         self.failing = False
 
-    def duplicate(self) -> int:
-        """A second descriptor for a sync on another thread: the file may be closed meanwhile. Raises: OSError."""
-        return os.dup(self._descriptor)
-
     def sync(self) -> None:
         """Raises: OSError."""
         sync_data(self._descriptor)
