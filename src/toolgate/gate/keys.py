@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -61,6 +61,11 @@ class Key:
     created: float
     expires: float | None = None
     revoked: float | None = None
+    caller: Caller = field(init=False, compare=False)
+    """Made once: every call of this key is the same caller."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caller", Caller(self.id, self.role, self.label))
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
         if self.revoked is not None:
@@ -98,6 +103,7 @@ class KeyRing:
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path = path
+        self._text = str(path)
         self._clock: Clock = clock or SystemClock()
         self._loaded = _Loaded(None, {}, "not read yet")
 
@@ -116,7 +122,7 @@ class KeyRing:
         if state != "live":
             # Only whoever holds the secret learns this.
             raise Refusal(Happening.INVALID_KEY, f"This API key is {state}.")
-        return Caller(key.id, key.role, key.label)
+        return key.caller
 
     def check(self) -> None:
         """Raises: KeyFileFault: nobody could ever get in."""
@@ -162,7 +168,7 @@ class KeyRing:
     def _current(self) -> _Loaded:
         """What the file says now: one stat (1.5 µs) when nothing changed."""
         try:
-            stamp: tuple[int, ...] | None = _stamp(self._path.stat())
+            stamp: tuple[int, ...] | None = _stamp(os.stat(self._text))  # noqa: PTH116 (half the cost of Path.stat)
         except OSError:
             stamp = None
         if stamp is None or stamp != self._loaded.stamp:
