@@ -570,3 +570,49 @@ def test_parsed_values_cross_a_process_border() -> None:
 
     files = parse([(f".github/workflows/{path.name}", path.read_bytes()) for path in FIXTURES.glob("*.yml")])
     assert pickle.loads(pickle.dumps(files)) == files
+
+
+LONG = "x" * 5_000
+ODD = "\u202e\u0007\U0001f600" * 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CLEAN.replace("Unit tests", LONG),
+        CLEAN.replace("test:", f"{LONG}:"),
+        CLEAN.replace("actions/checkout", LONG).replace(SHA, "v1"),
+        CLEAN.replace("contents", LONG),
+        CLEAN.replace("CI", ODD.replace("\u0007", "")),
+        CLEAN + f"      - run: 'curl {ODD} | sh'\n",
+        CLEAN + f"      - run: curl {LONG} | sh\n",
+        "on: push\njobs: {a\0: 1}\n",
+        "\0" * 100,
+        "[" + "\x1b[2J" * 50,
+    ],
+)
+def test_hostile_strings_never_break_the_answer(repo: Desk, text: str) -> None:
+    """`Desk.acall` holds every answer to its output schema; here the values are also held to strict JSON."""
+    repo.write(".github/workflows/ci.yml", text)
+    protect(repo, LONG, ODD.replace("\u0007", ""))
+    data = repo.call(ANALYZE, {"files": ["README.md"]}).data
+    strictjson.loads(strictjson.dumps(data))
+    assert "\x1b" not in str(data)
+
+
+def test_a_linked_github_directory_is_skipped_and_told(repo: Desk, tmp_path: Path) -> None:
+    (repo.root / ".github").rename(tmp_path / "elsewhere")
+    (repo.root / ".github").symlink_to(tmp_path / "elsewhere")
+    answer = analyze(repo)
+    assert {one["path"] for one in answer["skipped"]} == {".github/branch-protection.json", ".github/workflows"}
+    assert answer["result"].decision == "warn"
+
+
+def test_all_files_of_a_call_together_are_bounded(repo: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolgate.packs.governance import repository
+
+    monkeypatch.setattr(repository, "MAX_TOTAL_BYTES", 1100)
+    for name in "abc":
+        repo.write(name, "x" * 400)
+    answer = analyze(repo, files=["a", "b", "c"])
+    assert [one["reason"] for one in answer["skipped"]] == ["file_too_large"]

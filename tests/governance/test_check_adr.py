@@ -265,3 +265,23 @@ def test_our_own_records_of_the_authoritative_tools_are_read_and_their_rules_hol
     answer = check(desk, files, adrs=["ADR-0007", "ADR-0008", "ADR-0009", "ADR-0010"])
     assert (answer["violations"], answer["compliant"], answer["rulesChecked"]) == ([], True, 4)
     assert {one["status"] for one in answer["adrDetails"]} == {"accepted"}
+
+
+def test_hostile_records_and_files_never_break_the_answer(repo: Desk) -> None:
+    """`Desk.acall` holds every answer to its output schema; here its size and characters too."""
+    from toolgate.model import strictjson
+
+    long = "y" * 450
+    rule = f"  - {{id: {long}, must-not: 'x', severity: low, message: {long}, remediation: {long}}}\n"
+    repo.write(
+        "docs/adr/ADR-0003-quiet.md", f"---\nstatus: accepted\napplies-to: '**'\nrules:\n{rule}---\n# {'T' * 9000}\n"
+    )
+    repo.write("docs/adr/ADR-0004-odd.md", "# \0\x1b[2J odd\n\n**Status:** Accepted\n")
+    for number in range(30):
+        repo.write(f"f{number}", "x\0\x1b\n" * 200)
+    answer = check(repo, [f"f{number}" for number in range(30)])
+    assert answer["violationSummary"]["total"] == 3000
+    assert len(answer["violations"]) + answer["omitted"]["violations"] == 3000
+    text = strictjson.dumps(answer)
+    assert len(text) < 1_000_000
+    strictjson.loads(text)

@@ -7,11 +7,15 @@ import itertools
 import shutil
 import tempfile
 import warnings
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support import need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _database_numbers = itertools.count(1)
 
@@ -39,6 +43,21 @@ class Postgres:
 
     def start(self) -> None:
         self._server.ensure_postgres_running()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Every process of the server stands still: it accepts, and answers nothing."""
+        import psutil
+
+        postmaster = psutil.Process(self._server.get_pid())
+        family = [postmaster, *postmaster.children(recursive=True)]
+        for one in family:
+            one.suspend()
+        try:
+            yield
+        finally:
+            for one in family:
+                one.resume()
 
     def _close(self) -> None:
         self._server.cleanup()

@@ -238,6 +238,7 @@ def test_w08_a_url_alone_does_not_make_the_environment_cloud(tmp_path: Path) -> 
     stores.close()
 
 
+@pytest.mark.guard
 def test_stopping_postgresql_turns_the_environment_local_and_starting_it_restores_cloud(
     postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -261,4 +262,28 @@ def test_stopping_postgresql_turns_the_environment_local_and_starting_it_restore
         postgres.start()
     assert eventually(stores, "cloud") == ()
     assert asyncio.run(stores.get("consent").run(lambda c: c.exec_driver_sql("SELECT 1").scalar())) == 1
+    stores.close()
+
+
+@pytest.mark.guard
+def test_an_engine_that_hangs_is_noticed_and_nobody_queues_behind_it(postgres: Postgres, tmp_path: Path) -> None:
+    url = postgres.new_database()
+    stores = SqlStores({"consent": url, "false_positives": url}, tmp_path, BINDING)
+    stores.start()
+
+    def ask() -> None:
+        asyncio.run(stores.get("consent").run(lambda c: c.exec_driver_sql("SELECT 1").scalar()))
+
+    ask()
+    with postgres.hanging():
+        assert "store consent does not answer" in eventually(stores, "local")
+        with pytest.raises(StoreUnavailable):  # at most the time one transaction may take
+            ask()
+        asked = time.monotonic()
+        for _ in range(10):
+            with pytest.raises(StoreUnavailable):
+                ask()
+        assert time.monotonic() - asked < 1
+    eventually(stores, "cloud")
+    ask()
     stores.close()

@@ -11,9 +11,11 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import URL, Engine, create_engine, event, exc, make_url, text
@@ -40,6 +42,10 @@ CONNECT_TIMEOUT_S: Final = 2
 """The smallest value libpq takes: an unreachable engine is reported, not waited for."""
 STATEMENT_TIMEOUT_MS: Final = 8000
 """Below the shortest deadline of a tool (10 s), so that the caller hears `unavailable` and not `timeout`."""
+RUN_TIMEOUT_S: Final = 9.0
+"""One transaction with its wait for the thread: above the statement's own limit, below the shortest tool deadline."""
+SILENT_AFTER_S: Final = 3.0
+"""A watched engine that has not answered for this long is not asked again by calls, only by the probe."""
 DEAD_PEER_TIMEOUT_MS: Final = 3000
 """Unacknowledged bytes for this long mean the machine behind the connection is gone."""
 SQLITE_BUSY_TIMEOUT_S: Final = 5
@@ -89,6 +95,8 @@ class SqlStores:
         if self._watched and self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="toolgate-store-probe", daemon=True)
             self._watcher.start()
+            for store in self._watched:
+                store.watched = True
 
     def close(self) -> None:
         """Let running work end, then close every connection."""
@@ -131,11 +139,13 @@ class SqlStore:
         self.shared = url.get_backend_name() == "postgresql"
         self.fault: StoreUnavailable | None = None
         """Why the last attempt failed; None when it did not."""
+        self.watched = False
+        """True while a probe asks regularly."""
         self._url = url
         self._migrations = migrations
         self._engines: tuple[Engine, Engine] | None = None
         self._opening = threading.Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"toolgate-store-{name}")
+        self._thread = _OneThread(f"toolgate-store-{name}")
         self._answered_at = float("-inf")
 
     async def run(self, work: Callable[[Connection], Out]) -> Out:
@@ -164,13 +174,20 @@ class SqlStore:
         return self.fault is None and time.monotonic() - self._answered_at <= PROBE_MAX_AGE_S
 
     def close(self) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._thread.close()
         if self._engines is not None:
             for engine in self._engines:
                 engine.dispose()
 
     async def _submit(self, work: Callable[[Connection], Out], *, writing: bool) -> Out:
-        return await asyncio.wrap_future(self._thread.submit(self._transact, work, writing=writing))
+        if self.watched and time.monotonic() - self._answered_at > SILENT_AFTER_S:
+            # An engine that hangs holds the thread; nobody else queues behind it. The probe finds it again.
+            raise StoreUnavailable(f"store {self.name} does not answer")
+        submitted = asyncio.wrap_future(self._thread.submit(partial(self._transact, work, writing=writing)))
+        try:
+            return await asyncio.wait_for(submitted, RUN_TIMEOUT_S)
+        except TimeoutError:
+            raise StoreUnavailable(f"store {self.name} does not answer") from None
 
     def _transact(self, work: Callable[[Connection], Out], *, writing: bool) -> Out:
         try:
@@ -218,6 +235,43 @@ class SqlStore:
         if self.shared:
             return _postgresql(self._url, self.name, writing=writing)
         return _sqlite(self._url, self.name, writing=writing)
+
+
+class _OneThread:
+    """Work in order, on one daemon thread: an executor's thread would hold the end of the process while an engine hangs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def submit(self, work: Callable[[], Out]) -> Future[Out]:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
+        future: Future[Out] = Future()
+        self._queue.put((future, work))
+        return future
+
+    def close(self) -> None:
+        """Side effects: waits for what was submitted, as long as the engine answers at all."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(timeout=CONNECT_TIMEOUT_S)
+
+    def _serve(self) -> None:
+        while (item := self._queue.get()) is not None:
+            future, work = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = work()
+            except BaseException as fault:  # noqa: BLE001 (crosses the thread border and is raised by whoever waits)
+                future.set_exception(fault)
+            else:
+                future.set_result(result)
 
 
 class ReadingStore:

@@ -21,6 +21,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from toolgate.kit.render import printable
 from toolgate.packs.governance import yamldoc
 from toolgate.packs.governance.redact import redacted
 from toolgate.packs.governance.yamldoc import Mapping, Scalar, Sequence, YamlFault
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from toolgate.packs.governance.yamldoc import Node
 
 MAX_ADR_BYTES: Final = 256 * 1024
-MAX_PATTERN: Final = 500
+MAX_TEXT: Final = 500
+"""Characters of a rule's pattern, message or fix."""
 MAX_RULES: Final = 100
 MAX_PER_RULE_AND_FILE: Final = 100
 """Violations told of one rule in one file: after these, nobody reads on."""
+MAX_TITLE: Final = 120
 MAX_LINE: Final = 10_000
 """Characters of a line that are searched; a longer line is data, not source."""
 
@@ -110,7 +113,7 @@ def read_adr(path: str, data: bytes) -> Adr:
         fault = None
     except YamlFault as wrong:
         matter, rules, fault = None, (), f"front matter, line {wrong.line + 1}: {wrong.text}"
-    return Adr(name, path, title[1] if title else "", _status(text, matter), rules, fault)
+    return Adr(name, path, printable(title[1][:MAX_TITLE]) if title else "", _status(text, matter), rules, fault)
 
 
 def _matter(text: str) -> Mapping | None:
@@ -155,8 +158,6 @@ def _rule(node: Node, default: tuple[str, ...], fallback_id: str) -> Rule:
     if (must is None) == (must_not is None):
         raise YamlFault(node.line, "a rule needs exactly one of `must` and `must-not`")
     pattern = must if must is not None else must_not or ""
-    if len(pattern) > MAX_PATTERN:
-        raise YamlFault(node.line, f"a pattern longer than {MAX_PATTERN} characters")
     try:
         re.compile(pattern)
     except re.error as fault:
@@ -183,8 +184,8 @@ def _text(node: Mapping, key: str) -> str | None:
     value = node.get(key)
     if value is None:
         return None
-    if not isinstance(value, Scalar) or len(value.text) > 1_000:
-        raise YamlFault(node.key_line(key), f"`{key}` must be a short text")
+    if not isinstance(value, Scalar) or len(value.text) > MAX_TEXT:
+        raise YamlFault(node.key_line(key), f"`{key}` must be a text of at most {MAX_TEXT} characters")
     return value.text
 
 

@@ -11,8 +11,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from toolgate.kit.findings import SEVERITIES, Finding, Severity, by_severity, fingerprinted, in_reading_order
-from toolgate.model import strictjson
 from toolgate.packs.governance.rules import ADR, RULES, RULES_DIGEST, Verdict, evaluate
+from toolgate.packs.governance.shapes import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -219,10 +219,10 @@ def report(analysis: Analysis) -> dict[str, Any]:
     files = [{"path": file.path, "type": file.type, "hash": file.sha256} for file in analysis.repository.files.values()]
     skipped = [{"path": one.path, "reason": one.reason} for one in analysis.repository.skipped]
     shown = {
-        "files": _within(files, 200_000),
-        "skipped": _within(skipped, 50_000),
-        "findings": _within(failing, 400_000),
-        "suppressed": _within(hidden, 100_000),
+        "files": within(files, 200_000),
+        "skipped": within(skipped, 50_000),
+        "findings": within(failing, 400_000),
+        "suppressed": within(hidden, 100_000),
     }
     every = {"files": files, "skipped": skipped, "findings": failing, "suppressed": hidden}
     return {
@@ -253,17 +253,6 @@ def report(analysis: Analysis) -> dict[str, Any]:
             "confidence": "full" if analysis.suppression_known and analysis.breaker.state_known else "unavailable",
         }
     }
-
-
-def _within(items: Sequence[Any], budget: int) -> list[Any]:
-    """As many from the front as fit into so many bytes of JSON: an answer over 1 MiB would be none at all."""
-    shown = []
-    for item in items:
-        budget -= len(strictjson.dumps(item)) + 1
-        if budget < 0:
-            break
-        shown.append(item)
-    return shown
 
 
 def _rule_json(verdict: Verdict) -> dict[str, Any]:
@@ -319,9 +308,9 @@ def _drift_json(drift: Drift | None) -> dict[str, Any] | None:
     return {
         "status": "not_evaluated" if drift.created is None else "evaluated",
         "baselineCreatedAt": drift.created,
-        "added": _within(drift.added, 20_000),
-        "modified": _within(drift.modified, 20_000),
-        "removed": _within(drift.removed, 20_000),
+        "added": within(drift.added, 20_000),
+        "modified": within(drift.modified, 20_000),
+        "removed": within(drift.removed, 20_000),
         "magnitude": drift.magnitude,
         "limit": DRIFT_LIMIT,
     }

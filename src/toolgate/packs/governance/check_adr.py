@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 MAX_ADRS: Final = 500
 MAX_FILE_BYTES: Final = 1024 * 1024
-MAX_VIOLATIONS: Final = 1_000
-"""Violations listed; the summary counts all."""
 PATTERN_SECONDS: Final = 10.0
 """A pattern that takes longer over these files is broken or hostile; its worker is killed."""
 BLOCKING: Final = frozenset({"critical", "high"})
@@ -150,7 +148,24 @@ def _texts(files: ReadFiles, paths: list[str]) -> tuple[list[tuple[str, str]], l
 
 
 def as_data(one: Compliance) -> dict[str, Any]:
+    """Lists end where an answer would become too large; `omitted` tells by how much."""
     enforced = {adr.id for adr in one.enforced}
+    every: dict[str, list[dict[str, Any]]] = {
+        "violations": [_violation_json(each) for each in one.violations],
+        "skipped": [{"path": path, "reason": reason} for path, reason in one.skipped],
+        "adrDetails": [
+            {
+                "id": adr.id,
+                "title": adr.title,
+                "status": adr.status,
+                "rules": len(adr.rules),
+                "enforced": adr.id in enforced,
+                "fault": adr.fault,
+            }
+            for adr in one.adrs
+        ],
+    }
+    shown = {name: shapes.within(items, _BUDGETS[name]) for name, items in every.items()}
     return {
         "compliance": {
             "compliant": one.status == "compliant",
@@ -159,34 +174,28 @@ def as_data(one: Compliance) -> dict[str, Any]:
             "adrsChecked": len(one.enforced),
             "rulesChecked": one.rules,
             "adrList": sorted(enforced),
-            "violations": [
-                {
-                    "adrId": each.adr,
-                    "ruleId": each.rule,
-                    "file": each.file,
-                    "line": each.line,
-                    "message": each.message,
-                    "severity": each.severity,
-                    "remediation": each.remediation,
-                    "snippet": each.snippet,
-                }
-                for each in one.violations[:MAX_VIOLATIONS]
-            ],
+            **shown,
             "violationSummary": summary(list(one.violations)),
-            "skipped": [{"path": path, "reason": reason} for path, reason in one.skipped],
             "unknownAdrs": list(one.unknown),
-            "adrDetails": [
-                {
-                    "id": adr.id,
-                    "title": adr.title,
-                    "status": adr.status,
-                    "rules": len(adr.rules),
-                    "enforced": adr.id in enforced,
-                    "fault": adr.fault,
-                }
-                for adr in one.adrs
-            ],
+            "omitted": {name: len(every[name]) - len(items) for name, items in shown.items()},
         }
+    }
+
+
+_BUDGETS: Final = {"violations": 500_000, "skipped": 100_000, "adrDetails": 200_000}
+"""Bytes of JSON for each list."""
+
+
+def _violation_json(one: Violation) -> dict[str, Any]:
+    return {
+        "adrId": one.adr,
+        "ruleId": one.rule,
+        "file": one.file,
+        "line": one.line,
+        "message": one.message,
+        "severity": one.severity,
+        "remediation": one.remediation,
+        "snippet": one.snippet,
     }
 
 
@@ -263,10 +272,11 @@ CHECK_ADR: Final = Tool(
                     "adrsChecked": shapes.COUNT,
                     "rulesChecked": shapes.COUNT,
                     "adrList": shapes.many(shapes.said(16), MAX_ADRS),
-                    "violations": shapes.many(_VIOLATION, MAX_VIOLATIONS),
+                    "violations": shapes.many(_VIOLATION, 100_000),
                     "violationSummary": shapes.closed(dict.fromkeys(("total", *SEVERITIES), shapes.COUNT)),
                     "skipped": shapes.many(shapes.closed({"path": shapes.said(), "reason": shapes.said()})),
                     "unknownAdrs": shapes.many(shapes.said(16), MAX_ADRS),
+                    "omitted": shapes.closed(dict.fromkeys(_BUDGETS, shapes.COUNT)),
                     "adrDetails": shapes.many(
                         shapes.closed(
                             {

@@ -144,9 +144,7 @@ def l0(
     if form is Format.json:
         _write(_json(result.data), None)
     else:
-        typer.echo(
-            as_text(result.data) + _verdict(result.decision or "block", environment, ""), color=_colour(sys.stdout)
-        )
+        _echo_coloured(as_text(result.data) + _verdict(result.decision or "block", environment, ""))
     raise typer.Exit(_exit(result.decision or "block", environment, Threshold.block, binding=require_binding))
 
 
@@ -275,6 +273,7 @@ def _write_findings(findings: Sequence[Finding], form: Format, output: Path | No
 
 
 _COLOURS: Final = {"critical": "bright_red", "high": "red", "medium": "yellow", "low": "cyan", "not": "bright_black"}
+_MARKS: Final = {"✓": "green", "✗": "red"}
 
 
 def _echo_coloured(text: str) -> None:
@@ -282,6 +281,8 @@ def _echo_coloured(text: str) -> None:
         place, mark, rest = line.partition(": ")
         colour = _COLOURS.get(rest.partition(" ")[0])
         shown = f"{typer.style(place, bold=True)}{mark}{typer.style(rest, fg=colour)}" if colour else line
+        if line[:1] in _MARKS:
+            shown = typer.style(line, fg=_MARKS[line[0]])
         typer.echo(shown, color=_colour(sys.stdout))
 
 

@@ -19,12 +19,14 @@ from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.packs.governance import consent as consents
 from toolgate.packs.governance import events
+from toolgate.packs.governance.check_consent import ORG_PATTERN
 from toolgate.packs.governance.events import DAY_MS, Event, Suppression
 from toolgate.packs.governance.people import person
 from toolgate.packs.governance.tables import CONSENT, FALSE_POSITIVES
 
 MAX_IMPORT_BYTES: Final = 64 * 1024 * 1024
 MAX_EVENTS: Final = 100_000
+RULE: Final = r"(?:MD|L0)-[0-9]{3}|BASELINE"
 
 fp = typer.Typer(no_args_is_help=True, help="False positives: mark findings, list, export and import reviews.")
 consent = typer.Typer(no_args_is_help=True, help="Consent of organisations: grant, revoke, list.")
@@ -55,7 +57,9 @@ def mark(  # noqa: PLR0913 (typer reads the options from the signature)
     """Record a review; a false positive is suppressed until its time is over."""
     if not re.fullmatch(r"[0-9a-f]{32}", fingerprint):
         raise typer.BadParameter("FINGERPRINT must be 32 hex digits")
-    for name, value in {"--reason": reason, "--reviewer": reviewer, "--ticket": ticket, "--rule": rule}.items():
+    if not re.fullmatch(RULE, rule):
+        raise typer.BadParameter("--rule must be a rule's id, such as MD-002")
+    for name, value in {"--reason": reason, "--reviewer": reviewer, "--ticket": ticket}.items():
         if not value.strip() or len(value) > 500:
             raise typer.BadParameter(f"{name} must not be empty or longer than 500 characters")
     with person(home, keep=True) as who:
@@ -150,6 +154,8 @@ def grant(
     home: Home = None,
 ) -> None:
     """Record consent under the current policy version."""
+    if not re.fullmatch(ORG_PATTERN.strip("^$"), org):
+        raise typer.BadParameter("ORG must be letters, digits and . _ : / - and begin with a letter or digit")
     unknown = sorted(set(resources) - consents.RESOURCES.keys())
     if unknown:
         raise typer.BadParameter(f"no such resource: {', '.join(unknown)}; there are {', '.join(consents.RESOURCES)}")
@@ -238,7 +244,7 @@ _NAME_OR_NONE: Final = {"anyOf": [_NAME, {"type": "null"}]}
 _EVENT: Final[dict[str, Any]] = {
     "event_id": _NAME,
     "org_id": _NAME,
-    "rule_id": {"type": "string", "pattern": r"^(MD|L0)-[0-9]{3}$|^BASELINE$"},
+    "rule_id": {"type": "string", "pattern": f"^({RULE})$"},
     "rule_version": {"type": "integer", "minimum": 1, "maximum": 1_000_000},
     "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "repository": _NAME,

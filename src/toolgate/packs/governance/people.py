@@ -60,7 +60,8 @@ class OwnFiles:
         return data
 
     def is_file(self, path: str) -> bool:
-        return (self._root / path).is_file()
+        """A link is none: a pull request must not be able to make CI print a file from elsewhere."""
+        return (self._root / path).is_file() and not (self._root / path).is_symlink()
 
     def is_dir(self, path: str) -> bool:
         return (self._root / path).is_dir()
@@ -71,7 +72,7 @@ class OwnFiles:
             folders[:] = [name for name in folders if not name.startswith(".") and name not in PASSED_BY]
             for name in files:
                 whole = Path(folder) / name
-                if name.startswith(".") or not whole.is_file():
+                if name.startswith(".") or whole.is_symlink() or not whole.is_file():
                     continue
                 info = whole.stat()
                 found.append(FileEntry(whole.relative_to(self._root).as_posix(), info.st_size, info.st_mtime))

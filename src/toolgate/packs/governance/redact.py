@@ -11,6 +11,8 @@ from collections import Counter
 from math import log2
 from typing import Final
 
+from toolgate.kit.render import printable
+
 MAX_SNIPPET: Final = 200
 """Characters: one line of a finding, not a file."""
 
@@ -38,8 +40,8 @@ _LEVELS: Final = frozenset({"write", "read", "none"})
 
 
 def redacted(line: str) -> str:
-    """One line, stripped and bounded, with what looks like a secret replaced by `[kind]`."""
-    text = line.strip()[: MAX_SNIPPET * 4]
+    """One line, stripped, bounded and printable, with what looks like a secret replaced by `[kind]`."""
+    text = printable(line.strip()[: MAX_SNIPPET * 4])
     for kind, pattern in _KINDS:
         text = pattern.sub(f"[{kind}]", text)
     text = _ASSIGNED.sub(_without_value, text)

@@ -29,6 +29,8 @@ CONTRACTS: Final = ("mcp-contract.json", "policy/mcp-contract.json")
 MANIFEST: Final = "policy/mcp-tools.policy.json"
 MAX_FILE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of any one file: a contract of a hundred tools has 400 KB."""
+MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all files of one call: they are held in memory at once."""
 MAX_JSON_NODES: Final = 200_000
 MAX_WORKFLOWS: Final = 2_000
 ACTIONS_APP: Final = frozenset({None, -1, 15368})
@@ -122,26 +124,39 @@ def file_type(path: str) -> FileType:
 def collect(files: ReadFiles, paths: Iterable[str]) -> tuple[list[tuple[str, bytes]], list[Skipped]]:
     """The named files and the repository's own governed ones, sorted by path; what cannot be read is listed, with why.
 
-    Raises: ToolError INVALID_PATH: a path that leaves the workspace is the caller's fault, not a missing file.
+    Raises: ToolError INVALID_PATH: a named path that leaves the workspace is the caller's fault, not a missing file.
     """
+    named = set(paths)
+    governed, skipped = _governed(files)
     found: list[tuple[str, bytes]] = []
-    skipped: list[Skipped] = []
-    for path in sorted({*paths, *_governed(files)}):
+    left = MAX_TOTAL_BYTES
+    for path in sorted(named | governed):
         try:
-            found.append((path, files.read_bytes(path, max_bytes=MAX_FILE_BYTES)))
+            data = files.read_bytes(path, max_bytes=min(left, MAX_FILE_BYTES))
         except ToolError as fault:
-            if fault.code == "INVALID_PATH":
+            if fault.code == "INVALID_PATH" and path in named:
                 raise
             skipped.append(Skipped(path, fault.code.lower()))
+        else:
+            found.append((path, data))
+            left -= len(data)
     return found, skipped
 
 
-def _governed(files: ReadFiles) -> list[str]:
-    paths = [path for path in _NAMED if files.is_file(path)]
-    if files.is_dir(WORKFLOW_DIR):
-        walked = files.walk(WORKFLOW_DIR, max_files=MAX_WORKFLOWS)
-        paths += [entry.path for entry in walked if _WORKFLOW.fullmatch(entry.path)]
-    return paths
+def _governed(files: ReadFiles) -> tuple[set[str], list[Skipped]]:
+    """What the rules always see. A place that cannot be looked at (a link, too many files) is skipped, and told."""
+    found: set[str] = set()
+    skipped: list[Skipped] = []
+    for path in (*_NAMED, WORKFLOW_DIR):
+        try:
+            if path == WORKFLOW_DIR and files.is_dir(path):
+                walked = files.walk(path, max_files=MAX_WORKFLOWS)
+                found |= {entry.path for entry in walked if _WORKFLOW.fullmatch(entry.path)}
+            elif files.is_file(path):
+                found.add(path)
+        except ToolError as fault:
+            skipped.append(Skipped(path, fault.code.lower()))
+    return found, skipped
 
 
 def parse(files: list[tuple[str, bytes]]) -> list[File]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ADR: Final = "ADR-0008"
 """Where these rules are documented."""
 
+MAX_QUOTED: Final = 80
+"""Characters of a name in a message."""
 _PINNED: Final = re.compile(r"[^@]+@[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _IMAGE: Final = re.compile(r"docker://[^@]+@sha256:[0-9a-f]{64}")
 _DRIFT: Final = re.compile(r"(?:^|[^a-z])drift", re.IGNORECASE)
@@ -107,10 +109,10 @@ def _md_001(repository: Repository) -> Iterator[Finding]:
                 "MD-001",
                 PROTECTION,
                 check.line,
-                f"Required check {check.context!r} is reported by no job, so pull requests wait for it for ever.",
-                fix=f"Require {near!r} instead, or name a job {check.context!r}."
+                f"Required check {_quoted(check.context)} is reported by no job, so pull requests wait for it for ever.",
+                fix=f"Require {_quoted(near)} instead, or name a job {_quoted(check.context)}."
                 if near
-                else f"Name a job {check.context!r}, or drop it.",
+                else f"Name a job {_quoted(check.context)}, or drop it.",
                 anchor=check.context,
             )
         elif _always_path_filtered(reporting):
@@ -120,7 +122,7 @@ def _md_001(repository: Repository) -> Iterator[Finding]:
                 "MD-001",
                 one.workflow.path,
                 one.job.line,
-                f"Required check {check.context!r} comes only from a path-filtered workflow and stays pending for other changes.",
+                f"Required check {_quoted(check.context)} is only path-filtered: it stays pending for other changes.",
                 severity="medium",
                 fix="Drop the path filter and skip inside the job: a skipped job reports success.",
                 anchor=f"path filter {check.context}",
@@ -138,7 +140,7 @@ def _md_005(repository: Repository) -> Iterator[Finding]:
                 "MD-005",
                 one.workflow.path,
                 one.workflow.triggers[0].line if one.workflow.triggers else one.job.line,
-                f"Required check {check.context!r} does not run on merge_group, so a merge queue waits for it for ever.",
+                f"Required check {_quoted(check.context)} does not run on merge_group, so a merge queue waits for it for ever.",
                 fix="Add `merge_group:` to the workflow's `on`.",
                 anchor=check.context,
             )
@@ -192,7 +194,7 @@ def _md_002(repository: Repository) -> Iterator[Finding]:
                         "MD-002",
                         workflow.path,
                         step.run_line + one.offset,
-                        f"Job {job.id!r}: {one.what}.",
+                        f"Job {job.id}: {one.what}.",
                         severity="high" if one.to_shell else "medium",
                         fix="Fetch a named version, check its digest, then run it."
                         if one.to_shell
@@ -248,7 +250,9 @@ def _against_live(repository: Repository, path: str, live: dict[str, Any]) -> It
     yield from _differences(repository, path, rows, "the running server", enabled)
     table = repository.table(path)
     for name in sorted(rows.keys() - (table.rows.keys() if table else ())):
-        yield _contract_finding(repository, path, name, f"Tool {name!r} is served and not in the committed contract.")
+        yield _contract_finding(
+            repository, path, name, f"Tool {_quoted(name)} is served and not in the committed contract."
+        )
 
 
 def _differences(
@@ -260,12 +264,14 @@ def _differences(
         if name not in other:
             if packs is None or row.get("pack") in packs:
                 yield _contract_finding(
-                    repository, path, name, f"Tool {name!r} is in the committed contract and not in {where}."
+                    repository, path, name, f"Tool {_quoted(name)} is in the committed contract and not in {where}."
                 )
             continue
         keys = sorted(key for key, value in other[name].items() if row.get(key) != value)
         if keys:
-            yield _contract_finding(repository, path, name, f"Tool {name!r} differs from {where} in {', '.join(keys)}.")
+            yield _contract_finding(
+                repository, path, name, f"Tool {_quoted(name)} differs from {where} in {', '.join(keys)}."
+            )
 
 
 def _contract_finding(repository: Repository, path: str, name: str, text: str) -> Finding:
@@ -301,7 +307,7 @@ def _write_token(repository: Repository, workflow: Workflow, job: Job) -> Iterat
             "MD-004",
             workflow.path,
             grant.line,
-            f"Job {job.id!r} of a scheduled or drift workflow can write ({'everything' if grant.scope == '*' else grant.scope}).",
+            f"Job {job.id} of a scheduled or drift workflow can write ({'everything' if grant.scope == '*' else grant.scope}).",
             fix="Give the watching job read only, and let another job, after review, do the writing.",
             anchor=f"{job.id} {grant.scope}",
         )
@@ -311,7 +317,7 @@ def _write_token(repository: Repository, workflow: Workflow, job: Job) -> Iterat
             "MD-004",
             workflow.path,
             job.line,
-            f"Job {job.id!r} of a scheduled or drift workflow states no permissions: the default may be write.",
+            f"Job {job.id} of a scheduled or drift workflow states no permissions: the default may be write.",
             severity="medium",
             fix="Add `permissions: contents: read` to the workflow or the job.",
             anchor=f"{job.id} unstated",
@@ -348,7 +354,12 @@ def _stated_permissions(workflow: Workflow) -> Iterator[tuple[Any, str]]:
         yield workflow.permissions, "The workflow"
     for job in workflow.jobs:
         if job.permissions:
-            yield job.permissions, f"Job {job.id!r}"
+            yield job.permissions, f"Job {job.id}"
+
+
+def _quoted(text: str) -> str:
+    """A name out of a file, bounded: what people read must not be as long as somebody likes."""
+    return repr(text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…")
 
 
 def _need_workflows(repository: Repository) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from toolgate.errors import ToolError
+from toolgate.model import strictjson
 
 MAX_PATH: Final = 1024
 """Characters of a path."""
@@ -62,6 +64,17 @@ NUMBER: Final[dict[str, Any]] = {"type": "number", "minimum": -1e300, "maximum":
 RATE: Final[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": 1}
 FLAG: Final[dict[str, Any]] = {"type": "boolean"}
 SEVERITY: Final[dict[str, Any]] = {"enum": ["critical", "high", "medium", "low", "info"]}
+
+
+def within(items: Sequence[Any], budget: int) -> list[Any]:
+    """As many from the front as fit into so many bytes of JSON: an answer over 1 MiB would be none at all."""
+    shown = []
+    for item in items:
+        budget -= len(strictjson.dumps(item)) + 1
+        if budget < 0:
+            break
+        shown.append(item)
+    return shown
 
 
 def invalid_input(pointer: str, reason: str, message: str) -> ToolError:

@@ -5,6 +5,7 @@ Read once from YAML nodes to a fixed depth; nothing here evaluates an expression
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -20,6 +21,8 @@ MAX_STEPS: Final = 5_000
 """Steps of one workflow after aliases: a thousand jobs that share one list of a thousand steps are an attack."""
 
 Level = Literal["none", "read", "write", "unknown"]
+_JOB_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+_SCOPE: Final = re.compile(r"[a-z-]{1,40}")
 _LEVELS: Final[dict[str, Level]] = {"none": "none", "read": "read", "write": "write"}
 _ALL: Final[dict[str, Level]] = {"read-all": "read", "write-all": "write"}
 
@@ -168,14 +171,16 @@ def _permissions(owner: Mapping) -> Permissions | None:
     grants = []
     for scope, value in _a_map(node, "`permissions`", line).pairs():
         level_or_none = _LEVELS.get(value.text) if isinstance(value, Scalar) else None
-        if level_or_none is None:
-            raise YamlFault(scope.line, f"`permissions.{scope.text[:40]}` must be read, write or none")
+        if level_or_none is None or not _SCOPE.fullmatch(scope.text):
+            raise YamlFault(scope.line, "`permissions` must give named scopes read, write or none")
         grants.append(Grant(scope.text, level_or_none, scope.line))
     return Permissions(line, "none", tuple(grants))
 
 
 def _job(key: Scalar, node: Node, budget: _Budget) -> Job:
-    body = _a_map(node, f"job {key.text[:40]!r}", key.line)
+    if not _JOB_ID.fullmatch(key.text):
+        raise YamlFault(key.line, "a job id must be a letter or _, then letters, digits, - and _, at most 100")
+    body = _a_map(node, f"job {key.text}", key.line)
     uses, name, steps = body.get("uses"), body.get("name"), body.get("steps")
     return Job(
         id=key.text,
