@@ -196,13 +196,19 @@ def test_receipts_are_shown_compared_and_taken_apart(receipt: bytes, capsys: pyt
         if file["name"] in ("index.html", "paper.js"):
             file["sha256"] = "0" * 64
     newer["claims"][0]["text"] = "One and one is three."
+    newer["claims"].append({"number": "2", "text": "new", "evidence": None})
+    newer["files"] = [file for file in newer["files"] if file["name"] != "LICENSE"]
+    newer["compliance_tier"] = "NONE"
     Path("r.json").write_text(json.dumps(newer))
     capsys.readouterr()
     assert lra("receipt", "diff", "old.json", "r.json") == 1
     assert capsys.readouterr().out.splitlines() == [
+        "compliance tier: GOLD -> NONE",
+        "file LICENSE: gone",
         "file index.html: changed",
         "file paper.js: changed",
         "claim 1: changed",
+        "claim 2: new",
     ]
 
 

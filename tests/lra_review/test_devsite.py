@@ -17,6 +17,7 @@ from tests.lra_review.papers import PAGE, PAPER, plant
 from toolgate.errors import ToolError
 from toolgate.model.powers import Site
 from toolgate.packs.lra import serve
+from toolgate.powers import jobs as jobs_module
 from toolgate.powers.files import Workspace
 from toolgate.powers.jobs import JobKeeper
 from toolgate.servers import devsite, devsite_pages
@@ -305,6 +306,39 @@ def test_where_the_system_cannot_watch_files_are_looked_at_in_turn(
     run(probe())
 
 
+def test_a_tab_that_does_not_keep_up_is_let_go_and_a_paper_that_cannot_be_judged_has_no_findings(
+    workspace: Path,
+) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            pages = site._pages
+            slow = pages.listen("/")
+            assert slow is not None
+            for _ in range(devsite_pages.QUEUE + 1):
+                pages.changed(["paper.js"])
+            assert slow not in pages.listeners
+            assert [slow.events.get_nowait()] == [None]  # its stream ends; the tab comes back and sees the new version
+            assert await pages.report("/no/such/paper/") is None
+
+    run(probe())
+
+
+def test_a_server_that_cannot_start_says_so_and_leaves_nothing_running(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(devsite._Server, "startup", fails)
+
+    async def probe() -> None:
+        with pytest.raises(ToolError, match="IO_ERROR"):
+            async with serving(workspace, "paper"):
+                pass
+
+    run(probe())
+
+
 def test_two_hundred_tabs_are_served_and_too_many_are_turned_away(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -421,6 +455,20 @@ def test_the_limit_holds_for_starts_at_the_same_moment() -> None:
         await jobs.of("bob").start("site", SITE, limit=4)
         await jobs.close()
         assert [job.stopped for job in made] == [1] * 5
+
+    run(probe())
+
+
+def test_one_process_runs_only_so_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs_module, "MAX_JOBS", 2)
+
+    async def probe() -> None:
+        jobs = keeper([])
+        for name in ("alice", "bob"):
+            await jobs.of(name).start("site", SITE, limit=4)
+        with pytest.raises(ToolError, match="TOO_MANY_JOBS"):
+            await jobs.of("carol").start("site", SITE, limit=4)
+        await jobs.close()
 
     run(probe())
 

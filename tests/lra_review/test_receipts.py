@@ -328,6 +328,47 @@ def test_the_pre_authentication_encoding_is_dsse_s_own_example() -> None:
     )
 
 
+def wrapped(*parts: bytes) -> str:
+    blob = b"SSHSIG" + (1).to_bytes(4, "big") + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return f"-----BEGIN SSH SIGNATURE-----\n{base64.b64encode(blob).decode()}\n-----END SSH SIGNATURE-----\n"
+
+
+BLOB = receipt_sshsig.key_blob(KEY.public_key)
+
+
+@pytest.mark.parametrize(
+    "armoured",
+    [
+        wrapped(),
+        wrapped(BLOB, b"lra-receipt", b"", b"sha512"),
+        wrapped(BLOB, b"lra-receipt", b"", b"md5", b""),
+        wrapped(BLOB, b"lra-receipt", b"", b"sha512", b"", b"more"),
+        wrapped(BLOB, b"lra-receipt", b"", b"sha512", b"\0\0\0\x07ssh-rsa\0\0\0\0"),
+        wrapped(b"\0\0\0\x07ssh-rsa\0\0\0\0", b"lra-receipt", b"", b"sha512", b"\0\0\0\0\0\0\0\0"),
+        wrapped(BLOB, b"lra-receipt", b"", b"sha512", b"\0\0\0\x0bssh-ed25519\0\0\0\x40" + bytes(64)),
+        "-----BEGIN SSH SIGNATURE-----\n****\n-----END SSH SIGNATURE-----\n",
+        "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n",
+    ],
+)
+def test_a_malformed_ssh_signature_is_refused(armoured: str) -> None:
+    with pytest.raises(ReceiptFault):
+        receipt_sshsig.verify(b"message", armoured)
+
+
+def test_a_receipt_that_says_no_time_is_judged_now() -> None:
+    untimed = {key: value for key, value in receipt().items() if key != "timestamp"}
+    flat = strictjson.dumps(sign.sign(untimed, KEY, SIGNED_AT, None).flat)
+    assert judge(flat, ALICE, NOW).word is Word.TRUSTED
+    late = receipt_trust.parse(trust_line(KEY.public_key, options='valid-before="20260101"'))
+    assert judge(flat, late, NOW).word is Word.UNKNOWN
+
+
+def test_an_envelope_takes_so_many_signatures_and_no_more() -> None:
+    many = tuple(receipt_dsse.Signature(str(number), bytes(64)) for number in range(receipt_dsse.MAX_SIGNATURES))
+    with pytest.raises(ReceiptFault, match="already carries"):
+        sign.co_sign(receipt_dsse.Envelope(b"{}", many), KEY)
+
+
 # -- files, chain and log -----------------------------------------------------------------------------------------
 
 
@@ -414,6 +455,17 @@ def test_signers_at_the_same_moment_lose_no_receipt(files: Workspace) -> None:
     entries = entries_of(files)
     assert len(entries) == 8
     assert receipt_log.check(entries, checkpoint_of(files), [KEY.public_key]) == receipt_log.LogReport(8, 8, ())
+
+
+def test_a_log_that_is_full_or_never_free_is_an_error(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign.sign_file(files, PATH, SEED, SIGNED_AT)
+    monkeypatch.setattr(receipt_log, "MAX_ENTRIES", 1)
+    with pytest.raises(ToolError, match="LOG_FULL"):
+        sign.sign_file(files, PATH, SEED, SIGNED_AT)
+    monkeypatch.setattr(receipt_log, "MAX_ENTRIES", 9)
+    monkeypatch.setattr(sign, "read_log", lambda *_: [])
+    with pytest.raises(ToolError, match="LOG_BUSY"):
+        sign.append(files, "paper/receipt-log", lambda _: b"x")
 
 
 def test_a_colleague_adds_a_signature_to_the_envelope(files: Workspace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from toolgate.model.call import Caller, Role, no_progress
 from toolgate.model.clock import SystemClock
 from toolgate.model.tool import Context, Result
 from toolgate.packs.lra import evidence, registry, verify
+from toolgate.packs.lra.page import parse
 from toolgate.packs.lra.tools_review import LRA_VERIFY, _last_segment, run_verify
 from toolgate.powers.compute import ComputePool
 from toolgate.powers.files import Workspace
@@ -522,6 +524,60 @@ def test_evidence_runs_in_a_sandbox_and_every_end_is_an_outcome(
 ) -> None:
     got = evidence.run(tried)
     assert (got.ran, got.matched, got.detail) == outcome
+
+
+# (func (export "half") (param f64) (result f64) local.get 0 f64.const 2 f64.div), and one that takes a funcref.
+HALF = bytes.fromhex(
+    "0061736d0100000001060160017c017c030201000708010468616c6600000a10010e00200044000000000000" + "0040a30b"
+)
+TAKES_REF = bytes.fromhex("0061736d01000000010601600170017f0302010007050101720000" + "0a06010400" + "41000b")
+NO_RESULT = bytes.fromhex("0061736d01000000010401600000030201000705010176" + "0000" + "0a040102000b")
+
+
+@pytest.mark.parametrize(
+    ("tried", "outcome"),
+    [
+        (trial("half", "1", "0.5", HALF), (True, True, "0.5")),
+        (trial("half", "-3e2", "-150", HALF), (True, True, "-150.0")),
+        (trial("half", "1", "0.4", HALF, "0.2"), (True, True, "0.5")),
+        (trial("half", "1", "0.4", HALF), (True, False, "0.5")),
+        (trial("r", "0", "0", TAKES_REF), (False, False, "the function takes arguments that are not numbers")),
+        (trial("v", "", "0", NO_RESULT), (True, False, "")),
+    ],
+)
+def test_numbers_of_every_kind_are_passed_and_compared(tried: evidence.Trial, outcome: tuple[bool, bool, str]) -> None:
+    got = evidence.run(tried)
+    assert (got.ran, got.matched, got.detail) == outcome
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"data-lra-run": "m.wasm", "data-lra-expect": "1"},
+        {"data-lra-run": "m.wasm#f"},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": ""},
+        {"data-lra-run": "m.wasm#f g", "data-lra-expect": "1"},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": "one"},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": "1", "data-lra-input": "0x10"},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": "1", "data-lra-input": "1 " * 17},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": "9" * 41},
+        {"data-lra-run": "m.wasm#f", "data-lra-expect": "1", "data-lra-tolerance": "little"},
+    ],
+)
+def test_evidence_that_is_not_clearly_declared_is_not_run(attributes: dict[str, str]) -> None:
+    tag = " ".join(f'{name}="{value}"' for name, value in attributes.items())
+    element = parse(f"<!doctype html><section id=x {tag}></section>").target("x")
+    assert element is not None
+    assert evidence.declared(element) is None
+
+
+def test_without_the_sandbox_the_answer_names_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+    with pytest.raises(ToolError) as refused:
+        evidence.run(trial("add", "1 1", "2"))
+    assert refused.value.code == "UNAVAILABLE"
+    assert "pip install 'toolgate[wasm]'" in refused.value.text
 
 
 def test_the_sandbox_fits_into_a_worker_process(pool: ComputePool) -> None:

@@ -218,3 +218,23 @@ def test_parts_may_be_fetched_side_by_side() -> None:
 def test_an_allow_list_names_hosts_with_ports(entry: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         Egress(allow=[entry])
+
+
+def test_parts_side_by_side_are_weighed_together_too() -> None:
+    async def probe(w: World) -> None:
+        await w.site("good.test", pages(index=answer(b"<p>"), a=answer(b"a" * 700), b=answer(b"b" * 700)))
+        async with w.egress(limits=Limits(max_visit_bytes=1000)).visit() as visit:
+            await visit.page("https://good.test/")
+            both = await asyncio.gather(visit.part("a"), visit.part("b"), return_exceptions=True)
+        assert [getattr(one, "code", None) for one in both].count("RESPONSE_TOO_LARGE") == 1
+
+    in_world(probe)
+
+
+def test_a_part_has_a_page() -> None:
+    async def probe(w: World) -> None:
+        async with w.egress().visit() as visit:
+            with pytest.raises(RuntimeError, match="after its page"):
+                await visit.part("a.css")
+
+    in_world(probe)

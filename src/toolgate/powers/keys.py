@@ -46,7 +46,7 @@ class KeyDirectory:
     def __init__(self, directory: Path, *, workspace: Path | None = None) -> None:
         """Raises: StartRefused: the directory lies inside the workspace, where tools and dev servers read."""
         if workspace is not None and directory.resolve().is_relative_to(workspace.resolve()):
-            raise StartRefused("The key directory lies inside the workspace. Set keys.directory to a place outside it.")
+            raise StartRefused("The key directory lies inside the workspace. Set paths.secrets to a place outside it.")
         self._directory = directory
         self._temporary: dict[str, bytes] = {}
 

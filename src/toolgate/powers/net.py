@@ -151,13 +151,10 @@ class Egress:
 @asynccontextmanager
 async def _deadline(seconds: float, shown: float | None = None) -> AsyncGenerator[None]:
     """Rule 6: one clock for names, connections, redirects and bodies. `shown` is the whole time, if some is spent."""
-    clock = asyncio.timeout(seconds)
     try:
-        async with clock:
+        async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        if not clock.expired():
-            raise
         raise ToolError("TIMEOUT", f"Connection timeout ({shown or seconds:g}s)") from None
 
 

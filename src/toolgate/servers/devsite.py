@@ -131,6 +131,7 @@ class DevSite:
         self._pages.end()
         self._server.should_exit = True
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._listener.close()
 
     def idle_s(self) -> float:
         return 0.0 if self._pages.listeners else monotonic() - self._pages.last_used
