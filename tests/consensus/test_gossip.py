@@ -310,7 +310,7 @@ class Liar:
 
 def test_lying_peer_is_left_alone_and_nothing_of_it_is_kept(four: list[Office]) -> None:
     broken = unpack(signed(four[1].node(), 1, 0))
-    liar = Liar([pack(broken[:-1] + b"\x00")])
+    liar = Liar([pack(broken[:-1] + bytes([broken[-1] ^ 1]))])
     node = four[0].node()
     loop = Gossip(node, peers_of(four[0].settings, node.signer.sender)[:1], [liar], four[0].settings)
 
@@ -321,6 +321,19 @@ def test_lying_peer_is_left_alone_and_nothing_of_it_is_kept(four: list[Office]) 
     asyncio.run(turns())
     assert liar.asked <= 5
     assert status(four[0]).messages == 0
+
+
+def test_peer_that_always_promises_more_is_asked_once_a_turn(four: list[Office]) -> None:
+    endless = Liar([])
+    node = four[0].node()
+    loop = Gossip(node, peers_of(four[0].settings, node.signer.sender)[:1], [endless], four[0].settings)
+
+    async def turns() -> None:
+        for _ in range(4):
+            await loop.turn()
+
+    asyncio.run(turns())
+    assert endless.asked <= 5
 
 
 @pytest.mark.parametrize(

@@ -179,16 +179,17 @@ def _open_checkpoints(connection: Connection, replica: Replica, signer: Signer) 
     """Undecided rounds with a checkpoint in which this key has not said anything."""
     rows = connection.execute(
         sql(
-            "SELECT id FROM consensus_round AS r WHERE network = :network AND outcome = 'OPEN'"
+            "SELECT DISTINCT c.round FROM consensus_message AS c JOIN consensus_round AS r"
+            " ON r.network = c.network AND r.id = c.round"
+            " WHERE c.network = :network AND c.checkpoint = 1 AND r.outcome = 'OPEN'"
             " AND NOT EXISTS (SELECT 1 FROM consensus_signed AS s"
-            " WHERE s.network = r.network AND s.sender = :sender AND s.round = r.id)"
-            " AND NOT EXISTS (SELECT 1 FROM consensus_message AS m"
-            " WHERE m.network = r.network AND m.sender = :sender AND m.round = r.id) ORDER BY id"
+            " WHERE s.network = c.network AND s.sender = :sender AND s.round = c.round)"
+            " AND NOT EXISTS (SELECT 1 FROM consensus_message AS m WHERE m.network = c.network"
+            " AND m.sender = :sender AND m.round = c.round) ORDER BY c.round"
         ),
         {"network": replica.network.id.hex(), "sender": signer.sender.hex()},
     )
-    rounds = [replica.shelf.get(row.id) for row in rows.all()]
-    return [one for one in rounds if one.checkpoints]
+    return [replica.shelf.get(row.round) for row in rows.all()]
 
 
 class Status(NamedTuple):

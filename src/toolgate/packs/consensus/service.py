@@ -168,7 +168,10 @@ class Gossip:
     async def turn(self) -> None:
         """One round of exchanges, then what follows from what was learnt."""
         self._turn += 1
-        await asyncio.gather(*(self._with(peer) for peer in self._chosen()))
+        # Collected, not raised at once: a gather that fails while it is cancelled forgets that it was cancelled.
+        for result in await asyncio.gather(*(self._with(peer) for peer in self._chosen()), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
         node = self.node
         await node.run(lambda conn: engine.accept_checkpoints(conn, node.network, node.signer, node.recorded()))
         await self._seal_if_due()
@@ -229,7 +232,8 @@ class Gossip:
             new = new._replace(pulled=0, deferred=False)  # there may be room now for what there was none for
         if new != state:  # an idle network writes nothing
             await node.run(lambda connection: keep_peer_state(connection, node.network, name, new))
-        return reply.more or (page.more and not full)
+        read_on = reply.more and (reply.cursor > state.pulled or reply.store != state.store)
+        return read_on or (page.more and not full)
 
     async def _ask(self, peer: Peer, request: Request) -> Reply:
         """By the first wire that works."""

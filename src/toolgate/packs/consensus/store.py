@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolgate.kit.sql import sql
 from toolgate.packs.consensus.domain.evidence import Level, decode_certificate
-from toolgate.packs.consensus.domain.messages import Message, decode, message_hash
+from toolgate.packs.consensus.domain.messages import Checkpoint, Message, decode, message_hash
 from toolgate.packs.consensus.domain.replica import Replica
 from toolgate.packs.consensus.domain.rounds import Certified, Convicted, Dropped, Effect, Kept, Rose, Round
 
@@ -200,7 +200,7 @@ def _write(
             case Kept(message):
                 data = message.to_bytes()
                 row |= {"hash": message_hash(data).hex(), "sender": message.sender.hex(), "source": source}
-                rows[Kept].append(row | {"data": pack(data)})
+                rows[Kept].append(row | {"checkpoint": int(isinstance(message, Checkpoint)), "data": pack(data)})
             case Dropped(message):
                 # One that came and went in this very transaction has no row yet: its insertion must be gone too.
                 gone = message_hash(message.to_bytes()).hex()
@@ -223,8 +223,8 @@ def _write(
 
 _INSERT: Final[dict[type, str]] = {
     Dropped: "DELETE FROM consensus_message WHERE network = :network AND hash = :hash",
-    Kept: "INSERT INTO consensus_message (network, seq, hash, round, sender, source, recorded, data)"
-    " VALUES (:network, :seq, :hash, :round, :sender, :source, :recorded, :data)",
+    Kept: "INSERT INTO consensus_message (network, seq, hash, round, sender, checkpoint, source, recorded, data)"
+    " VALUES (:network, :seq, :hash, :round, :sender, :checkpoint, :source, :recorded, :data)",
     Certified: "INSERT INTO consensus_certificate (network, round, leaf, data) VALUES (:network, :round, :leaf, :data)",
     Convicted: "INSERT INTO consensus_equivocation (network, round, sender, data)"
     " VALUES (:network, :round, :sender, :data)"

@@ -22,10 +22,11 @@ MIGRATIONS: Final = (
             # Every message that counts, in the order it came: what gossip sends on.
             """CREATE TABLE consensus_message (
                 network TEXT NOT NULL, seq BIGINT NOT NULL, hash TEXT NOT NULL, round BIGINT NOT NULL,
-                sender TEXT NOT NULL, source TEXT NOT NULL, recorded TEXT NOT NULL, data TEXT NOT NULL,
-                PRIMARY KEY (network, seq), UNIQUE (network, hash))""",
+                sender TEXT NOT NULL, checkpoint INTEGER NOT NULL, source TEXT NOT NULL, recorded TEXT NOT NULL,
+                data TEXT NOT NULL, PRIMARY KEY (network, seq), UNIQUE (network, hash))""",
             "CREATE INDEX consensus_message_round ON consensus_message (network, round)",
             "CREATE INDEX consensus_message_sender ON consensus_message (network, sender, round)",
+            "CREATE INDEX consensus_message_checkpoint ON consensus_message (network, round) WHERE checkpoint = 1",
             """CREATE TABLE consensus_round (
                 network TEXT NOT NULL, id BIGINT NOT NULL, level INTEGER NOT NULL, outcome TEXT NOT NULL,
                 opener TEXT NOT NULL, quorum_epoch BIGINT NOT NULL, hard_epoch BIGINT NOT NULL, sealed INTEGER NOT NULL,
