@@ -1,0 +1,80 @@
+"""What the kernel knows about a process: CPU time, memory, cores. Linux only, because these numbers are.
+
+Reading /proc needs no dependency and no sampling thread that would take part in what it measures.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+KIB = 1024
+
+
+def require_linux() -> None:
+    if not sys.platform.startswith("linux"):
+        raise SystemExit("The comparison reads /proc and pins processes to cores: run it on Linux.")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads, live and ended (proc(5): fields 14 and 15 of stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+
+
+def memory_mib(pid: int) -> float:
+    """Proportional set size: memory of its own, plus its share of what it shares. Children included."""
+    return sum(_pss_kib(each) for each in (pid, *_children(pid))) / KIB
+
+
+def _pss_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    raise RuntimeError(f"the kernel tells no memory of process {pid}")
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """(for the server, for the load). On one core both share it, and the numbers say so through `describe`."""
+    usable = sorted(os.sched_getaffinity(0))
+    return {usable[0]}, {usable[-1]}
+
+
+def pin(pid: int, to: set[int]) -> None:
+    os.sched_setaffinity(pid, to)
+
+
+def busy_seconds() -> float:
+    """CPU seconds that all processes of the machine have used: the disturbance is this, less what we used ourselves."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    idle = fields[3] + fields[4]
+    return (sum(fields[:8]) - idle) / TICKS_A_SECOND
+
+
+def describe() -> dict[str, str | int]:
+    """What a reader needs to judge the numbers; nothing that names the machine."""
+    server, load = cores()
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "server_and_load_on_different_cores": str(server != load).lower(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,143 @@
+"""Our own server as a target: a deployment like any other, and the check that its audit log holds every answer.
+
+python -m benchmarks.ours HOME [SETTINGS]      make a deployment; prints its keys (the number of tools: BENCH_TOOLS)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import wire
+from benchmarks.servers import Target
+
+ROOT = Path(__file__).parents[1]
+SITE = Path(__file__).parent / "site"
+TOOLGATE = str(Path(sys.executable).parent / "toolgate")
+CALLERS = 16
+"""Keys that the connections take in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    home: Path
+    keys: tuple[str, ...]
+    tools: int = 0
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"PYTHONPATH": os.pathsep.join([str(SITE), str(ROOT)]), "BENCH_TOOLS": str(self.tools)}
+
+    def over_http(self, name: str = "Toolgate") -> Target:
+        command = (TOOLGATE, "serve", "--port", "0", "--json", "--home", str(self.home))
+        return Target(name, command, wire.Exchange("modern"), self.environment, self.keys)
+
+    def over_stdio(self, name: str = "Toolgate") -> Target:
+        environment = {**self.environment, "TOOLGATE_API_KEY": self.keys[0]}
+        return Target(name, (TOOLGATE, "stdio", "--home", str(self.home)), wire.Exchange("stdio"), environment)
+
+    def lines(self) -> Iterator[bytes]:
+        """Every line of every run."""
+        folder = self.home / "runs" / "mcp_server" / "envelope_validation"
+        for path in sorted(folder.glob("*.jsonl")):
+            if not path.is_symlink():
+                with path.open("rb") as file:
+                    yield from file
+
+    def recorded(self) -> tuple[int, int]:
+        """(answers written down, answers counted in a written one: refusals of strangers in a flood)."""
+        written = suppressed = 0
+        for line in self.lines():
+            if b'"event":"outcome"' in line:
+                written += 1
+                if b'"suppressed":' in line:
+                    suppressed += int(json.loads(line)["suppressed"])
+        return written, suppressed
+
+    def verify(self) -> None:
+        """Raises: AuditFault: `toolgate audit verify` does not pass."""
+        done = subprocess.run(
+            [TOOLGATE, "audit", "verify", "--home", str(self.home)],
+            env=os.environ | dict(self.environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise AuditFault(f"audit verify: {done.stdout.strip()} {done.stderr.strip()}")
+
+    def check(self, answers: int) -> None:
+        """The log holds a line for each of `answers`, no more, and verifies. Raises: AuditFault."""
+        written, _ = self.recorded()
+        if written != answers:
+            raise AuditFault(f"{answers} answers and {written} lines in the audit log")
+        self.verify()
+
+
+class AuditFault(Exception):
+    """The audit log does not say what happened: then no speed counts."""
+
+
+def make(home: Path, *, settings: str = "", tools: int = 0, keys: int = CALLERS) -> Deployment:
+    """A new deployment with this many keys of the role builder, of which at most CALLERS are used, and more tools."""
+    made = Deployment(home, (), tools)
+    found = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ours", str(home), settings],
+        env=os.environ | dict(made.environment),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first = json.loads(found.stdout)["builder"]
+    added = _add_keys(home / "keys" / "callers.json", keys - 1)
+    return Deployment(home, (first, *added)[:CALLERS], tools)
+
+
+def _add_keys(file: Path, count: int) -> list[str]:
+    """As the key ring writes them, but all at once: it would sync the file for each of ten thousand."""
+    document = json.loads(file.read_bytes())
+    document["keys"] = [row for row in document["keys"] if row["role"] == "builder"]
+    pattern = document["keys"][0]
+    added: list[str] = []
+    for _ in range(count):
+        key_id = secrets.token_hex(6)
+        added.append(f"tg_{key_id}_{secrets.token_hex(32)}")
+        digest = hashlib.sha256(added[-1].encode()).hexdigest()
+        document["keys"].append(pattern | {"id": key_id, "digest": digest})
+    file.write_text(json.dumps(document))
+    return added
+
+
+def give_to_administrators_only(deployment: Deployment, tool: str) -> None:
+    """Change the policy of this deployment and lock it again."""
+    path = deployment.home / "policy" / "mcp-tools.policy.json"
+    manifest = json.loads(path.read_bytes())
+    for row in manifest["tools"]:
+        if row["name"] == tool:
+            row["x-roles"] = ["admin"]
+    path.write_text(json.dumps(manifest))
+    subprocess.run(
+        [TOOLGATE, "contract", "build", "--home", str(deployment.home)],
+        env=os.environ | dict(deployment.environment),
+        capture_output=True,
+        check=True,
+    )
+
+
+def main() -> None:
+    from benchmarks.deployment import bench_home
+
+    made = bench_home(Path(sys.argv[1]), *sys.argv[2:])
+    print(json.dumps(dict(made.keys)))
+
+
+if __name__ == "__main__":
+    main()
