@@ -67,8 +67,8 @@ EVERY_TOOL: tuple[tuple[str, Arguments], ...] = (
     ("consensus_gossip", {"peer_id": "someone", "events": []}),
     ("vrf_eval", {"seed_hex": "", "input_hex": "61", "priv_key_hex": SEED}),
     ("vrf_verify", {"seed_hex": "", "input_hex": "61", "proof_hex": "00" * 80, "public_key_hex": ZEROS}),
-    ("library_search", {"query": "paper"}),
-    ("library_fetch", {"path": "first-paper/index.html"}),
+    ("library_search", {"query": "golden", "filters": {"kind": "markdown"}}),
+    ("library_fetch", {"path": "notes.md"}),
 )
 
 VERDICTS: tuple[tuple[str, Arguments], ...] = (
@@ -115,6 +115,7 @@ def fixed_home(path: Path) -> Home:
     for number, name in enumerate(("arbiter.key", "vrf.key", "lra.key")):
         (secrets / name).touch(mode=0o600)
         (secrets / name).write_text(f"{number + 1:064x}\n")
+    (home.workspace / "notes.md").write_text("# Notes\n\nA golden log is compared, never edited.\n")
     return home
 
 
