@@ -135,6 +135,35 @@ def _looks_like_the_document(made: Heard, judged: Heard, seen: Heard, signed: He
     assert list(json.loads(signed.body["stdout"])) == ["receipt", "signature", "public_key", "timestamp", "signed_at"]
 
 
+@pytest.mark.req("000-D-VERIFY-ERRORS")
+def test_what_goes_wrong_has_document_000_s_status_code_and_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = home_with_key(tmp_path / "home")
+
+    async def walk() -> None:
+        async with world() as w, gateway(home, w, monkeypatch) as port:
+            await w.site("example.org", deployed({"index.html": b"<!doctype html><p>no paper"}))
+            w.names["inside.test"] = ["10.0.0.1"]
+
+            async def verify(target: str) -> Heard:
+                return await asyncio.to_thread(mrt, port, "lra_verify", {"target": target}, home.keys["builder"])
+
+            failed = await verify(URL)
+            assert (failed.status, failed.body["exitCode"], data_of(failed)["verified"]) == (200, 1, False)
+            for target, status, reason, text in (
+                ("https://example.org/nothing/", 404, "target_not_found", "HTTP 404: target not found"),
+                ("https://nowhere.test/", 404, "target_not_found", "does not resolve"),
+                ("https://inside.test/", 400, "address_refused", "not public"),
+                ("ftp://example.org/", 400, "invalid_target", "http"),
+            ):
+                heard = await verify(target)
+                assert (heard.status, heard.code, heard.reason) == (status, "validation_mrt_exec_failed", reason)
+                assert text in heard.body["details"]["text"]
+
+    asyncio.run(asyncio.wait_for(walk(), 40))
+
+
 @pytest.mark.req("000-D-WALKTHROUGH")
 def test_the_four_steps_run_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
