@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Final
@@ -123,6 +123,7 @@ LICENCES: Final[dict[str, Licence]] = {
 DEFAULT: Final = "GPL-3.0-or-later"
 
 
+@lru_cache(maxsize=4)
 def recognise(text: str) -> Licence | None:
     """The licence whose full text this is."""
     words = " ".join(_WORD.findall(text.lower().replace("https", "http")))

@@ -141,6 +141,8 @@ def _of_file(artifact: Artifact, name: str) -> list[Load]:
 def of_page(page: pages.Page, name: str, depth: int = 0) -> Iterator[Load]:
     bare = [one for tag in _SPECIAL for one in page.by_tag[tag] if not one.attrs]
     for element in [*page.attributed, *bare]:
+        if not _may_load(element):
+            continue
         where = None
         for load in _of_element(element, name, depth):
             where = where or pages.place(element)
@@ -155,6 +157,13 @@ def of_page(page: pages.Page, name: str, depth: int = 0) -> Iterator[Load]:
                 load.is_script,
                 load.is_style,
             )
+
+
+def _may_load(element: Element) -> bool:
+    """Most elements of a paper are paragraphs and links: a look at the tag and at the attributes' names is enough."""
+    if element.tag in _LOADING_TAGS or element.namespace is Namespace.SVG:
+        return True
+    return any(name in ("style", "ping") or name.startswith("on") for name in element.attrs)
 
 
 def _of_element(element: Element, name: str, depth: int) -> Iterator[Load]:
@@ -268,6 +277,9 @@ _SPECIAL: Final[dict[str, Callable[[Element, str, int], Iterator[Load]]]] = {
     "meta": _of_meta,
     "iframe": _of_srcdoc,
 }
+
+
+_LOADING_TAGS: Final = (_ATTRIBUTES.keys() | _SPECIAL.keys()) - {"a", "area"}
 
 
 def _of_script(code: str, name: str) -> Iterator[Load]:

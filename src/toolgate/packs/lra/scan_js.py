@@ -7,6 +7,7 @@ or in data is nothing, and a call whose address is computed is undecidable rathe
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -35,6 +36,9 @@ class _Token(NamedTuple):
     offset: int
 
 
+_END: Final = _Token("end", ";", 0)
+
+
 # Possessive repeats: no backtracking, so time is linear in the text whatever it holds.
 _LEXER: Final = re.compile(
     r"""
@@ -45,6 +49,11 @@ _LEXER: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_SPAN: Final = re.compile(
+    r"""//[^\n\u2028\u2029]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?|"(?:[^"\\\n]++|\\[\s\S])*+"?|'(?:[^'\\\n]++|\\[\s\S])*+'?|[`/{}]"""
+)
+"""Where something begins that is not code, or a brace that may end a substitution."""
+_CONSTANT: Final = re.compile(r"""\bconst\s+([\w$]+)\s*=\s*("[^"\n]*"|'[^'\n]*')\s*[;,\n}]""")
 _TEMPLATE: Final = re.compile(r"(?:[^`\\$]++|\\[\s\S]|\$(?!\{))*+(?:`|\$\{)?")
 _REGEX: Final = re.compile(r"/(?:[^/\\\[\n]++|\\.|\[(?:[^\]\\\n]++|\\.)*+\])++/[a-z]*+")
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]{1,6})\}|(\r\n|[\s\S]))")
@@ -72,35 +81,103 @@ _ANY_OBJECT: Final = frozenset({"register"})
 """Names too common to suspect: only a literal address tells."""
 _WORDS: Final = re.compile(
     r"\b(?:"
-    + "|".join([*_CALLS, "XMLHttpRequest", "open", "src", "setAttribute", "eval", "Function", "export"])
-    + r")\b"
+    + "|".join([*_CALLS, "open", "src", "setAttribute", "eval", "Function", "export"])
+    + r")\b|\\u[0-9a-fA-F{}]+"
 )
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS"})
+_NO_IMPORT: Final = frozenset({";", "(", "=", ".", "function", "class", "const", "let", "var", "default"})
+_MAX_IMPORT_TOKENS: Final = 200
+"""A list of imported names is shorter than this, or the statement is none."""
 _PASSED_ON: Final = frozenset({"request"})
 """`fetch(event.request)`: a service worker passes on what the page itself asked for."""
 
 
 def loads(code: str) -> list[JsLoad]:
     """Every load in the order of the text."""
-    if not _WORDS.search(code) and "\\u" not in code:
+    words = list(_WORDS.finditer(code))
+    if not words:
         return []
-    tokens = list(_lex(code))
-    constants = _string_constants(tokens)
+    hidden = _not_code(code)
+    starts = [start for start, _ in hidden]
     found: list[JsLoad] = []
-    for index, token in enumerate(tokens):
-        if token.kind == "word":
-            found.extend(_at_word(tokens, index, constants))
+    constants: dict[str, str] | None = None
+    for word in words:
+        if _is_hidden(word.start(), hidden, starts):
+            continue
+        if constants is None:
+            constants = _string_constants(code, hidden, starts)
+        found.extend(_at_word(_before(code, word.start()), _Ahead(code, word.start()), constants))
     return found
 
 
-def _lex(code: str) -> Iterator[_Token]:
-    position, end = 0, len(code)
+def _is_hidden(offset: int, hidden: Sequence[tuple[int, int]], starts: Sequence[int]) -> bool:
+    at = bisect_right(starts, offset) - 1
+    return at >= 0 and offset < hidden[at][1]
+
+
+def _not_code(code: str) -> list[tuple[int, int]]:
+    """Strings, comments, regular expressions and the text of templates, as spans in order."""
+    spans: list[tuple[int, int]] = []
+    position = 0
     braces: list[int] = []  # open braces inside each `${` that is not closed yet
-    last = _Token("punct", ";", 0)
-    while position < end:
+    while match := _SPAN.search(code, position):
+        start, position = match.span()
+        first = match[0][0]
+        if first == "`" or (first == "}" and braces and braces[-1] == 0):
+            _, position = _template(code, start, braces)
+        elif first in "{}":
+            if braces:
+                braces[-1] += 1 if first == "{" else -1
+            continue
+        elif match[0] == "/":
+            regex = _REGEX.match(code, start) if _regex_may_start(_before(code, start)) else None
+            if regex is None:
+                continue
+            position = regex.end()
+        spans.append((start, position))
+    return spans
+
+
+def _before(code: str, offset: int) -> str:
+    """The token that ends before `offset`, white space skipped: a word, `?.` or one character."""
+    end = offset
+    while end and code[end - 1].isspace():
+        end -= 1
+    if not end:
+        return ";"
+    start = end - 1
+    if code[start].isalnum() or code[start] in "_$":
+        while start and (code[start - 1].isalnum() or code[start - 1] in "_$"):
+            start -= 1
+        return code[start:end]
+    return "?." if code[max(0, end - 2) : end] == "?." else code[start]
+
+
+class _Ahead:
+    """The tokens from a word on, read only as far as somebody looks."""
+
+    def __init__(self, code: str, offset: int) -> None:
+        self._source = _lex(code, offset)
+        self._tokens: list[_Token] = []
+
+    def __getitem__(self, index: int) -> _Token:
+        while len(self._tokens) <= index:
+            token = next(self._source, None)
+            if token is None:
+                return _END
+            self._tokens.append(token)
+        return self._tokens[index]
+
+
+def _lex(code: str, position: int) -> Iterator[_Token]:
+    """Tokens from a place that is code."""
+    braces: list[int] = []
+    last = _END
+    while position < len(code):
         char = code[position]
         if char == "`" or (char == "}" and braces and braces[-1] == 0):
             token, position = _template(code, position, braces)
-        elif char == "/" and _regex_may_start(last) and (match := _REGEX.match(code, position)):
+        elif char == "/" and _regex_may_start(last.text) and (match := _REGEX.match(code, position)):
             token, position = _Token("regex", match[0], position), match.end()
         else:
             match = _LEXER.match(code, position)
@@ -131,40 +208,36 @@ def _template(code: str, position: int, braces: list[int]) -> tuple[_Token, int]
     return _Token(kind, opening + match[0], position), match.end()
 
 
-def _regex_may_start(last: _Token) -> bool:
-    if last.kind == "word":
-        return last.text in _BEFORE_REGEX
-    return last.kind == "punct" and last.text not in _VALUE_ENDS
+def _regex_may_start(last: str) -> bool:
+    """After an operator or a keyword a slash begins a regular expression, after a value it divides."""
+    if last[0].isalnum() or last[0] in "_$":
+        return last in _BEFORE_REGEX
+    return last not in _VALUE_ENDS
 
 
-def _string_constants(tokens: Sequence[_Token]) -> dict[str, str]:
+def _string_constants(code: str, hidden: Sequence[tuple[int, int]], starts: Sequence[int]) -> dict[str, str]:
     """`const NAME = "literal";`: names that stand for one address in the whole file."""
     found: dict[str, str] = {}
-    for index in range(len(tokens) - 4):
-        first, name, equals, value, after = tokens[index : index + 5]
-        if first.text == "const" and name.kind == "word" and equals.text == "=" and value.kind == "string":
-            ends = after.text in (";", ",") or after.kind == "word"
-            if ends and name.text not in found:
-                found[name.text] = _value(value)
+    for match in _CONSTANT.finditer(code):
+        if not _is_hidden(match.start(), hidden, starts):
+            found.setdefault(match[1], _value(_Token("string", match[2], match.start(2))))
     return found
 
 
-def _at_word(tokens: Sequence[_Token], index: int, constants: dict[str, str]) -> Iterator[JsLoad]:
-    word = tokens[index]
-    before = tokens[index - 1].text if index else ""
-    after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+def _at_word(before: str, ahead: _Ahead, constants: dict[str, str]) -> Iterator[JsLoad]:
+    word, after = ahead[0], ahead[1].text
     if word.text in _CALLS and after == "(" and before != "function":
-        yield from _argument(tokens, index + 2, word, constants)
+        yield from _argument(ahead, 2, constants)
         if word.text == "importScripts":
-            yield from _further_scripts(tokens, index + 3, word)
+            yield from _further_scripts(ahead)
     elif word.text in ("import", "export") and before != ".":
-        yield from _module_source(tokens, index)
+        yield from _module_source(ahead)
     elif word.text == "open" and before in (".", "?.") and after == "(":
-        yield from _request_address(tokens, index, constants)
+        yield from _request_address(ahead, constants)
     elif word.text == "src" and before in (".", "?.") and after == "=":
-        yield from _argument(tokens, index + 2, word, constants)
-    elif word.text == "setAttribute" and after == "(" and _text(tokens, index + 2) == "src":
-        yield from _argument(tokens, index + 4, word, constants)
+        yield from _argument(ahead, 2, constants)
+    elif word.text == "setAttribute" and after == "(" and _text(ahead[2]) == "src":
+        yield from _argument(ahead, 4, constants)
     elif word.text == "eval" and after == "(" and before != ".":
         yield JsLoad("dynamic", "eval", "", word.offset)
     elif word.text == "Function" and after == "(":
@@ -175,14 +248,12 @@ def _at_word(tokens: Sequence[_Token], index: int, constants: dict[str, str]) ->
         yield JsLoad("dynamic", "escaped name", "", word.offset)
 
 
-def _argument(tokens: Sequence[_Token], start: int, call: _Token, constants: dict[str, str]) -> Iterator[JsLoad]:
+def _argument(ahead: _Ahead, start: int, constants: dict[str, str]) -> Iterator[JsLoad]:
     """Classify the expression at `start`, an address."""
-    if start >= len(tokens):
-        return
-    what, is_code = call.text, _CALLS.get(call.text, False)
-    first = tokens[start]
-    following = tokens[start + 1].text if start + 1 < len(tokens) else ")"
-    ends = following in (",", ")", ";", "}") or tokens[min(start + 1, len(tokens) - 1)].kind == "word"
+    what = ahead[0].text
+    is_code = _CALLS.get(what, False)
+    first, following = ahead[start], ahead[start + 1]
+    ends = following.text in (",", ")", ";", "}") or following.kind in ("word", "end")
     if first.kind == "string":
         kind: Kind = "literal" if ends else "prefix"
         yield JsLoad(kind, what, _value(first), first.offset, is_code)
@@ -190,58 +261,49 @@ def _argument(tokens: Sequence[_Token], start: int, call: _Token, constants: dic
         yield JsLoad("prefix", what, _value(first), first.offset, is_code)
     elif first.kind == "word" and ends and first.text in constants:
         yield JsLoad("literal", what, constants[first.text], first.offset, is_code)
-    elif first.text == ")" or what in _ANY_OBJECT or first.text == "new" or _is_passed_on(tokens, start):
+    elif first.kind == "end" or first.text in (")", "new") or what in _ANY_OBJECT or _is_passed_on(ahead, start):
         return  # `new Request("…")` is judged where it stands
     else:
         yield JsLoad("dynamic", what, "", first.offset, is_code)
 
 
-def _further_scripts(tokens: Sequence[_Token], start: int, call: _Token) -> Iterator[JsLoad]:
+def _further_scripts(ahead: _Ahead) -> Iterator[JsLoad]:
     """`importScripts("a.js", "b.js")`: every argument is loaded."""
-    for at in range(start, len(tokens) - 1):
-        if tokens[at].text == ")":
-            return
-        if tokens[at].text == ",":
-            yield from _argument(tokens, at + 1, call, {})
+    at = 3
+    while ahead[at].text != ")" and ahead[at].kind != "end":
+        if ahead[at].text == ",":
+            yield from _argument(ahead, at + 1, {})
+        at += 1
 
 
-def _is_passed_on(tokens: Sequence[_Token], start: int) -> bool:
+def _is_passed_on(ahead: _Ahead, start: int) -> bool:
     """A name or a member chain that ends in `request`."""
     index = start
-    while index + 2 < len(tokens) and tokens[index].kind == "word" and tokens[index + 1].text in (".", "?."):
+    while ahead[index].kind == "word" and ahead[index + 1].text in (".", "?."):
         index += 2
-    ends = index + 1 < len(tokens) and tokens[index + 1].text in (",", ")")
-    return ends and tokens[index].text in _PASSED_ON
+    return ahead[index].text in _PASSED_ON and ahead[index + 1].text in (",", ")")
 
 
-def _module_source(tokens: Sequence[_Token], index: int) -> Iterator[JsLoad]:
+def _module_source(ahead: _Ahead) -> Iterator[JsLoad]:
     """`import "x"`, `import a, {b} from "x"`, `export * from "x"`."""
-    limit = min(index + 200, len(tokens))
-    for at in range(index + 1, limit):
-        token = tokens[at]
+    for at in range(1, _MAX_IMPORT_TOKENS):
+        token = ahead[at]
         if token.kind == "string":
-            if at == index + 1 or tokens[at - 1].text == "from":
+            if at == 1 or ahead[at - 1].text == "from":
                 yield JsLoad("literal", "import", _value(token), token.offset, is_module=True)
             return
-        if token.text in (";", "(", "=", ".", "function", "class", "const", "let", "var", "default"):
+        if token.kind == "end" or token.text in _NO_IMPORT:
             return
 
 
-def _request_address(tokens: Sequence[_Token], index: int, constants: dict[str, str]) -> Iterator[JsLoad]:
+def _request_address(ahead: _Ahead, constants: dict[str, str]) -> Iterator[JsLoad]:
     """`xhr.open("GET", address)`; other things that open (a window, a database) are no loads of this page."""
-    method = _text(tokens, index + 2).upper()
-    if method in ("GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS") and _raw(tokens, index + 3) == ",":
-        yield from _argument(tokens, index + 4, tokens[index], constants)
+    if _text(ahead[2]).upper() in _METHODS and ahead[3].text == ",":
+        yield from _argument(ahead, 4, constants)
 
 
-def _raw(tokens: Sequence[_Token], index: int) -> str:
-    return tokens[index].text if index < len(tokens) else ""
-
-
-def _text(tokens: Sequence[_Token], index: int) -> str:
-    if index < len(tokens) and tokens[index].kind == "string":
-        return _value(tokens[index])
-    return ""
+def _text(token: _Token) -> str:
+    return _value(token) if token.kind == "string" else ""
 
 
 def _value(token: _Token) -> str:
