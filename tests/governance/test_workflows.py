@@ -230,6 +230,8 @@ def test_names_with_unknown_parts_match_as_a_pattern_would(pieces: list[str | No
         "curl https://x 2>&1 | tee log | sudo -u root bash",
         "if curl https://x | sh; then true; fi",
         "(cd /tmp; curl https://x | sh)",
+        "irm https://x | iex",
+        "Invoke-WebRequest https://x | Invoke-Expression",
     ],
 )
 def test_a_download_into_a_shell_is_seen(line: str) -> None:

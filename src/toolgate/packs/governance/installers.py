@@ -23,10 +23,10 @@ class Unpinned:
     to_shell: bool = False
 
 
-_MENTIONED: Final = re.compile(r"curl|wget|install|npm|npx")
+_MENTIONED: Final = re.compile(r"(?i)curl|wget|install|npm|npx|iwr|irm|invoke-")
 """A line without any of these cannot be a finding: most lines are not looked at twice."""
-_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish"})
-_FETCHERS: Final = frozenset({"curl", "wget"})
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "iex", "invoke-expression"})
+_FETCHERS: Final = frozenset({"curl", "wget", "iwr", "irm", "invoke-webrequest", "invoke-restmethod"})
 _BEFORE: Final = frozenset(
     {"sudo", "env", "exec", "command", "nohup", "time", "if", "then", "else", "do", "while", "until", "!", "{", "("}
 )
@@ -87,7 +87,7 @@ def _command(segment: str) -> str:
         if word == "-u":  # sudo's user
             next(words, None)
         elif word not in _BEFORE and not word.startswith("-") and "=" not in word:
-            return word.rstrip(")}").rpartition("/")[2]
+            return word.rstrip(")}").rpartition("/")[2].lower()
     return ""
 
 
