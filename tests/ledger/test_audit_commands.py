@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, OUTCOME, numbered
+from toolgate.cli import audit
 from toolgate.cli.main import main
 from toolgate.ledger import LOG_PATH, Anchors, Rules
 from toolgate.ledger.files import LATEST, PUBLIC_KEY
@@ -164,3 +167,23 @@ def test_what_cannot_be_done_is_said_with_the_fix(
 ) -> None:
     assert main(arguments) == 1
     assert text in capsys.readouterr().err
+
+
+def test_a_long_verification_shows_its_progress_to_people(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(audit, "PROGRESS_BYTES", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["audit", "verify"]) == 0
+    assert "verifying" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    assert main(["audit", "verify"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_that_goes_away_ends_an_export_quietly(home: Path) -> None:
+    world.written(home / "runs" / LOG_PATH, 1000, key_file=home / "secrets" / "audit.key")  # more than a pipe holds
+    script = f"'{Path(sys.executable).parent / 'toolgate'}' audit export | head -n 1; echo done"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.splitlines()[-1] == "done"
+    assert done.stderr == ""
