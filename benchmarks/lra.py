@@ -31,7 +31,7 @@ PARAGRAPH = (
 
 def paper(size: int) -> Artifact:
     """A gold scaffold whose page is filled up with paragraphs to about `size` bytes."""
-    files = scaffold(Wishes("bench", "2026-11-15", tier="gold")).files
+    files = scaffold(Wishes("bench", "2026-11-15", "A paper to measure", tier="gold")).files
     html = files["index.html"].decode()
     number = max(0, (size - len(html)) // len(PARAGRAPH.format(10_000)))
     filled = html.replace("</main>", "".join(PARAGRAPH.format(n) for n in range(number)) + "</main>").encode()
