@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import jsonschema_rs
@@ -184,7 +185,7 @@ class Powers:
         self._compute = Lazy(lambda: ComputePool(COMPUTE_WORKERS))
         self._stores = Lazy(self._open_stores)
         self._keys = Lazy(self._open_keys)
-        self._net = Lazy(self._open_net)
+        self._nets = {pack.name: Lazy(partial(self._open_net, pack.peers(tables[pack.name]))) for pack in packs}
         self._jobs = Lazy(self._open_jobs)
         self._shared = bool(settings.stores.false_positives or settings.stores.consent)
         if self._shared:
@@ -212,13 +213,12 @@ class Powers:
             stores=_ReadingStores(self._stores.made) if effect == "read" else cast("Stores", self._stores),
             writer=None if effect == "read" else self._workspace,
             keys=cast("SigningKeys", self._keys) if effect == "crypto" else None,
-            net=cast("Egress", self._net) if effect == "network" else None,
+            net=cast("Egress", self._nets[grant.pack]) if effect == "network" else None,
             jobs=OwnJobs(self._jobs.made, ticket.caller.key_id) if effect == "write" else None,
             contract=self._contract,
         )
 
     def service_context(self, pack: str) -> ServiceContext:
-        peers = next(each for each in self._packs if each.name == pack).peers(self._tables[pack])
         return ServiceContext(
             clock=self._clock,
             settings=self._tables[pack],
@@ -226,7 +226,7 @@ class Powers:
             files=self._reading,
             stores=cast("Stores", self._stores),
             keys=cast("SigningKeys", self._keys),
-            net=cast("Egress", Lazy(lambda: self._open_net(peers))),
+            net=cast("Egress", self._nets[pack]),
             secrets=SecretSources(self._settings.paths.secrets, os.environ),
             buses=NatsBuses(),
         )
@@ -258,7 +258,7 @@ class Powers:
 
         return KeyDirectory(self._settings.paths.secrets, workspace=self._settings.paths.workspace)
 
-    def _open_net(self, peers: Sequence[str] = ()) -> Egress:
+    def _open_net(self, peers: Sequence[str]) -> Egress:
         from toolgate.powers.net import Egress as GuardedEgress  # noqa: PLC0415 (httpcore, 100 ms, for tools that fetch)
 
         return GuardedEgress(allow=peers)

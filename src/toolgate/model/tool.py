@@ -137,7 +137,7 @@ class Pack:
     migrations: Sequence[Migration] = ()
     services: Sequence[Service] = ()
     peers: Callable[[Mapping[str, Any]], Sequence[str]] = lambda settings: ()  # noqa: ARG005
-    """`host:port` pairs, from the pack's settings, that its services may reach although they are private or not HTTPS."""
+    """`host:port` pairs, from the pack's settings, that its tools and services may reach although they are private or not HTTPS."""
 
 
 @dataclass(frozen=True, slots=True)
