@@ -93,6 +93,9 @@ class LocalLedger:
                 if self._flood.is_one_too_many(self._clock.monotonic()) and not self._segment.failing:
                     return self._flood.place
                 suppressed = self._flood.suppressed
+            # Here and nowhere deeper: a checkpoint must stand exactly behind what it signs, also at a rotation.
+            if self._segment.size >= self._rotate_at:
+                self._rotate()
             body = record.call_body(entry, self._step + 1, deterministic=self._deterministic, suppressed=suppressed)
             place = self._write(body)
             self._step += 1
@@ -186,8 +189,6 @@ class LocalLedger:
     def _write(self, body: bytes) -> Place:
         if self._failed or self._closed:
             self._refuse_if_over()
-        if self._segment.size >= self._rotate_at:
-            self._rotate()
         seq = self._size
         line = record.with_chain(body, self.run, seq, self._prev)
         self._segment.write(line + b"\n")
@@ -238,6 +239,7 @@ class LocalLedger:
 
     def _rotate(self) -> None:
         """On to the next segment, the last one signed and synced. Without room for that, the old one grows on."""
+        self._refuse_if_over()
         self._rotate_at = self._segment.size + self._rules.segment_bytes
         self._checkpoint({})
         try:
