@@ -512,6 +512,15 @@ def test_w21_the_same_inputs_give_the_same_bytes(repo: Desk) -> None:
     assert strictjson.dumps(repo.call(ANALYZE, {"files": ["README.md", "README.md"]}).data) == first
 
 
+def test_w21_the_report_of_the_fixtures_is_the_golden_one(repo: Desk) -> None:
+    """When a rule is meant to change: raise its version, look at the difference, and write `report` over the golden file."""
+    install(repo, *(path.stem for path in FIXTURES.glob("*.yml")))
+    protect(repo, "Unit tests", "docs", "queue gate", "test")
+    report = strictjson.dumps_pretty(repo.call(ANALYZE, {"files": ["README.md"], "context": "owner/name@0123abc"}).data)
+    golden = Path(__file__).parent / "golden" / "analysis.json"
+    assert report.decode() == golden.read_text()
+
+
 def test_every_finding_says_what_where_and_what_to_do(repo: Desk) -> None:
     install(repo, "unpinned", "scheduled", "permissions", "drift-check")
     protect(repo, "x")

@@ -204,7 +204,7 @@ def test_w15_without_consent_the_answer_says_access_denied_and_why(desk: Desk) -
     assert "block" not in TOOLS[FP].decisions
 
 
-def test_w16_the_rate_is_counted_over_reviewed_events_only(any_desk: Desk) -> None:
+def test_w16_w34_the_rate_is_counted_over_reviewed_events_only(any_desk: Desk) -> None:
     add(any_desk, 3, 9, pending=100)
     answer = query(any_desk, "fp_rate", ruleId="MD-001")
     counted = answer["rate"]
@@ -236,7 +236,7 @@ def test_events_of_other_organisations_rules_and_times_do_not_count(desk: Desk) 
     assert query(desk, "fp_rate", ruleId="MD-001", daysBack=60)["rate"]["reviewed"] == 60
 
 
-def test_w23_what_is_written_is_read_back_whole(any_desk: Desk) -> None:
+def test_w23_w29_what_is_written_is_read_back_whole(any_desk: Desk) -> None:
     one = Event("acme", "MD-001", 2, "f" * 32, "o/r", "false_positive", NOW_MS, "ann", NOW_MS, "T-1", "because")
     assert any_desk.store("false_positives", lambda c: events.record(c, one)) is True
     assert any_desk.store("false_positives", lambda c: events.record(c, one)) is False

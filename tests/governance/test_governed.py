@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from tests.faces import speak
 from tests.homes import Home, Server, make_home
-from toolgate.errors import SettingsError
+from toolgate.errors import SettingsError, StartRefused
 from toolgate.packs.governance import PACK
 from toolgate.policy import contract
 from toolgate.policy.bundle import load_decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.stores.postgres import Postgres
 
 AUTHORITATIVE = {
     "analyze_dissonance": "ADR-0008",
@@ -107,6 +111,19 @@ def test_w30_a_setting_of_another_name_refuses_the_start(tmp_path: Path) -> None
 def test_a_setting_of_the_wrong_kind_refuses_the_start(tmp_path: Path, key: str, value: str) -> None:
     made = make_home(tmp_path / "home", settings=f"[packs.governance]\n{key} = {value}\n")
     with pytest.raises(SettingsError, match=r"packs\.governance"):
+        made.app()
+
+
+def test_a_store_that_a_newer_toolgate_migrated_refuses_the_start_by_name(tmp_path: Path, postgres: Postgres) -> None:
+    url = postgres.new_database()
+    stores = f'[stores]\nfalse_positives = "{url}"\nconsent = "{url}"\n'
+    made = make_home(tmp_path / "home", settings=stores)
+    asyncio.run(made.app().close())
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE toolgate_schema SET version = 99 WHERE store = 'consent'")
+    engine.dispose()
+    with pytest.raises(StartRefused, match="store consent has schema version 99"):
         made.app()
 
 

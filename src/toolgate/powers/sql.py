@@ -36,8 +36,8 @@ BINDING_STORES: Final = ("false_positives", "consent")
 """Decision 40: only when both are shared and answer is a decision binding."""
 PROBE_MAX_AGE_S: Final = 1.0
 """An answer older than this says nothing about now (decision 40)."""
-PROBE_INTERVAL_S: Final = 0.4
-"""Two probes fit into the age above, so that one slow round trip does not turn the environment."""
+PROBE_INTERVAL_S: Final = 0.25
+"""Several probes fit into the age above, so that one slow round trip does not turn the environment."""
 CONNECT_TIMEOUT_S: Final = 2
 """The smallest value libpq takes: an unreachable engine is reported, not waited for."""
 STATEMENT_TIMEOUT_MS: Final = 8000
@@ -127,7 +127,7 @@ def environment_of(stores: SqlStores) -> tuple[Environment, tuple[str, ...]]:
     if not shared or len(binding) < len(BINDING_STORES):
         return "local", ()
     notes = [f"store {store.name} is not on a shared engine" for store in binding if not store.shared]
-    notes += [f"store {store.name} does not answer" for store in shared if not store.answered_lately()]
+    notes += [str(store.fault or _silent(store.name)) for store in shared if not store.answered_lately()]
     return ("local", tuple(notes)) if notes else ("cloud", ())
 
 
@@ -182,12 +182,12 @@ class SqlStore:
     async def _submit(self, work: Callable[[Connection], Out], *, writing: bool) -> Out:
         if self.watched and time.monotonic() - self._answered_at > SILENT_AFTER_S:
             # An engine that hangs holds the thread; nobody else queues behind it. The probe finds it again.
-            raise StoreUnavailable(f"store {self.name} does not answer")
+            raise _silent(self.name)
         submitted = asyncio.wrap_future(self._thread.submit(partial(self._transact, work, writing=writing)))
         try:
             return await asyncio.wait_for(submitted, RUN_TIMEOUT_S)
         except TimeoutError:
-            raise StoreUnavailable(f"store {self.name} does not answer") from None
+            raise _silent(self.name) from None
 
     def _transact(self, work: Callable[[Connection], Out], *, writing: bool) -> Out:
         try:
@@ -200,7 +200,7 @@ class SqlStore:
         except exc.DBAPIError as fault:
             raise self._translated(fault) from fault
         except exc.TimeoutError as fault:  # no free connection: the engine hangs on the ones we have
-            self.fault = StoreUnavailable(f"store {self.name} does not answer")
+            self.fault = _silent(self.name)
             raise self.fault from fault
         self.fault, self._answered_at = None, time.monotonic()
         return result
@@ -213,7 +213,7 @@ class SqlStore:
         # SQLite files a wrong statement (SQLITE_ERROR) under the same class as a file that cannot be opened.
         silent = isinstance(fault, exc.OperationalError | exc.InterfaceError) and sqlite != "SQLITE_ERROR"
         if silent or fault.connection_invalidated:
-            self.fault = StoreUnavailable(f"store {self.name} does not answer")
+            self.fault = _silent(self.name)
             return self.fault
         return fault  # a constraint or a wrong statement: the caller's own matter
 
@@ -338,6 +338,10 @@ def _url(name: str, given: str) -> URL:
     raise StartRefused(
         f"stores.{name} is not a store Toolgate can open. Use postgresql://USER@HOST/DATABASE or sqlite:////absolute/path."
     )
+
+
+def _silent(name: str) -> StoreUnavailable:
+    return StoreUnavailable(f"store {name} does not answer")
 
 
 def _select_one(connection: Connection) -> None:

@@ -22,6 +22,7 @@ from toolgate.packs.governance import events
 from toolgate.packs.governance.check_consent import ORG_PATTERN
 from toolgate.packs.governance.events import DAY_MS, Event, Suppression
 from toolgate.packs.governance.people import person
+from toolgate.packs.governance.rules import RULES
 from toolgate.packs.governance.tables import CONSENT, FALSE_POSITIVES
 
 MAX_IMPORT_BYTES: Final = 64 * 1024 * 1024
@@ -65,7 +66,8 @@ def mark(  # noqa: PLR0913 (typer reads the options from the signature)
     with person(home, keep=True) as who:
         now = who.now
         verdict: events.Verdict = "true_positive" if true_positive else "false_positive"
-        event = Event(org, rule, 1, fingerprint, context, verdict, now, reviewer, now, ticket, reason)
+        version = next((one.version for one in RULES if one.id == rule), 1)
+        event = Event(org, rule, version, fingerprint, context, verdict, now, reviewer, now, ticket, reason)
         until = now + days * DAY_MS
 
         def work(connection: Any) -> None:

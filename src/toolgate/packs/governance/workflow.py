@@ -6,7 +6,7 @@ Read once from YAML nodes to a fixed depth; nothing here evaluates an expression
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from toolgate.packs.governance import yamldoc
@@ -48,9 +48,6 @@ class Permissions:
     @property
     def stated(self) -> bool:
         return self.default != "unknown"
-
-    def level(self, scope: str) -> Level:
-        return next((grant.level for grant in self.grants if grant.scope in (scope, "*")), self.default)
 
     def writes(self) -> tuple[Grant, ...]:
         return tuple(grant for grant in self.grants if grant.level == "write")
@@ -100,7 +97,6 @@ class Workflow:
     triggers: tuple[Trigger, ...]
     permissions: Permissions | None
     jobs: tuple[Job, ...]
-    lines: tuple[str, ...] = field(repr=False, default=())
 
     def trigger(self, event: str) -> Trigger | None:
         return next((trigger for trigger in self.triggers if trigger.event == event), None)
@@ -124,7 +120,6 @@ def read_workflow(path: str, data: bytes) -> Workflow:
         triggers=_triggers(root),
         permissions=_permissions(root),
         jobs=tuple(_job(key, node, budget) for key, node in jobs_node.pairs()),
-        lines=tuple(data.decode("utf-8-sig").splitlines()),
     )
 
 

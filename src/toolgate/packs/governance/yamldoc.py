@@ -31,9 +31,6 @@ class YamlFault(ValueError):
         self.line = line
         self.text = text
 
-    def __reduce__(self) -> tuple[type[YamlFault], tuple[int, str]]:
-        return YamlFault, (self.line, self.text)  # it travels back from a worker process
-
 
 @dataclass(slots=True)
 class Scalar:
