@@ -16,7 +16,7 @@
   }
   const chosen = store.get("lra-theme");
   if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
-  theme.hidden = false;
+  theme.classList.remove("waiting");
   showTheme();
   dark.addEventListener("change", showTheme);
   theme.addEventListener("click", () => {
