@@ -179,3 +179,24 @@ def test_progress_of_a_large_analysis_reaches_a_caller_that_asked(home: Home, se
     assert told == sorted(told)
     assert told[-1] == 120
     assert events[-1]["result"]["structuredContent"]["data"]["analysis"]["filesAnalyzed"] == 120
+
+
+def test_a_committed_contract_is_compared_with_the_one_the_server_runs_under(home: Home, server: Server) -> None:
+    lock = (home.path / "policy" / "mcp-contract.json").read_bytes()
+
+    def contract_findings(committed: bytes) -> list[tuple[str, str]]:
+        (home.workspace / "mcp-contract.json").write_bytes(committed)
+        heard = speak.mcp_modern(
+            server.port, "analyze_dissonance", {"files": ["mcp-contract.json"]}, home.keys["admin"]
+        )
+        assert heard.envelope is not None
+        found = heard.envelope["data"]["analysis"]["findings"]
+        return [(one["severity"], one["title"]) for one in found if one["ruleId"] == "MD-003"]
+
+    assert contract_findings(lock) == []
+    changed = lock.replace(b"Deliberately wrong experimental tool", b"Perfectly good tool")
+    assert changed != lock
+    assert contract_findings(changed) == [
+        ("critical", "Tool 'dummy_experimental' differs from the running server in description.")
+    ]
+    (home.workspace / "mcp-contract.json").unlink()
