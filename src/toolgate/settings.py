@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PREFIX: Final = "TOOLGATE_"
-DEFAULT_PACKS: Final = ("governance",)
+DEFAULT_PACKS: Final = ("consensus", "governance", "library", "lra")
 """The packs that ship with Toolgate and need nothing configured."""
 
 Kind = Literal["text", "whole", "number", "switch", "words", "place"]

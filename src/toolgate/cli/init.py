@@ -60,11 +60,22 @@ def furnish(home: Path, *, policy: bool) -> Settings:
     for private in (settings.paths.keys.parent, settings.paths.secrets, settings.paths.state):
         private.mkdir(mode=0o700, exist_ok=True)
     settings.paths.workspace.mkdir(exist_ok=True)
+    _make_signing_keys(settings)
     if policy:
         _copy_policy(home / "policy")
         _write_new(home / ".gitignore", _IGNORED)
     _write_new(home / FILE_NAME, settings_file(policy=policy))
     return load_settings(home, {}, {})
+
+
+def _make_signing_keys(settings: Settings) -> None:
+    from toolgate.packs.loader import load_packs
+    from toolgate.powers.keys import KeyDirectory
+
+    keys = KeyDirectory(settings.paths.secrets, workspace=settings.paths.workspace)
+    for name in (name for pack in load_packs(settings.packs.enabled) for name in pack.keys):
+        if not (settings.paths.secrets / name).exists():
+            keys.generate(name)
 
 
 @contextmanager

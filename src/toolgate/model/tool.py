@@ -136,6 +136,8 @@ class Pack:
     """JSON Schema of the `[packs.NAME]` table in toolgate.toml; closed, every key with a default."""
     migrations: Sequence[Migration] = ()
     services: Sequence[Service] = ()
+    keys: Sequence[str] = ()
+    """Names of the signing keys that a new home is furnished with, so that the pack works at once."""
     peers: Callable[[Mapping[str, Any]], Sequence[str]] = lambda settings: ()  # noqa: ARG005
     """`host:port` pairs, from the pack's settings, that its tools and services may reach although they are private or not HTTPS."""
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from toolgate.model.tool import Pack, Service
 from toolgate.packs.consensus.service import GossipService
-from toolgate.packs.consensus.settings import SCHEMA, addresses
+from toolgate.packs.consensus.settings import DEFAULTS, SCHEMA, addresses
 from toolgate.packs.consensus.tables import MIGRATIONS
 from toolgate.packs.consensus.tools import TOOLS
 
@@ -19,4 +19,5 @@ PACK: Final = Pack(
     migrations=MIGRATIONS,
     services=(Service("gossip", _gossip.start, _gossip.stop),),
     peers=addresses,
+    keys=(DEFAULTS["voting_key"], DEFAULTS["vrf_key"]),
 )
