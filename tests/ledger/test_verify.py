@@ -123,6 +123,18 @@ def test_a_torn_tail_is_told_from_tampering(log: Log) -> None:
     assert "no later run found it dead" in log.replace(whole[: last + 50]).faults[0].text
 
 
+def test_records_added_behind_the_end_of_a_run_are_found(log: Log) -> None:
+    """Without the key, and with every hash right: no checkpoint covers them, but the run had said its last word."""
+    from toolgate.kit.merkle import leaf_hash
+    from toolgate.ledger.record import with_chain
+
+    body = log.lines[20].rpartition(b',"run":')[0] + b"}"
+    run = log.segment.name.split(".")[1]
+    added = with_chain(body, run, len(log.lines), leaf_hash(log.lines[-1]).hex())
+    fault = log.rewrite([*log.lines, added]).faults[0]
+    assert (fault.seq, fault.text) == (len(log.lines), "something was written behind the end of the run")
+
+
 def random_edit(data: bytes, limit: int, chance: random.Random) -> bytes:
     """One change somewhere in the first `limit` bytes."""
     kind = chance.choice(["flip", "cut", "duplicate", "swap", "insert"])
@@ -266,13 +278,17 @@ def test_a_forged_anchor_is_refused(tmp_path: Path) -> None:
         read_anchors(file.read_text().replace("run ", "run x", 1), [ledger.verifier])
 
 
-def test_a_command_is_given_each_newest_checkpoint(tmp_path: Path) -> None:
+def test_a_command_is_given_each_newest_checkpoint_and_no_key_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLGATE_API_KEY", "tg_secret")
     script = tmp_path / "anchor.sh"
-    script.write_text(f"#!/bin/sh\ncat > {tmp_path}/copied.txt\n")
+    script.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment.txt\ncat > {tmp_path}/copied.txt\n")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     ledger = world.written(tmp_path / "log", 40, rules=RULES, anchors=Anchors(command=[str(script)]))
     last = note.open_checkpoint((tmp_path / "copied.txt").read_text(), [ledger.verifier])
     assert last.size == len(world.lines(tmp_path / "log")) - 1
+    assert "TOOLGATE" not in (tmp_path / "environment.txt").read_text()
 
 
 def test_an_anchor_that_does_not_work_delays_no_record_and_is_said(

@@ -46,6 +46,7 @@ class Anchors:
                 input=notes[-1].encode(),
                 check=True,
                 timeout=COMMAND_SECONDS,
+                env=_without_our_secrets(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
@@ -106,6 +107,11 @@ class AnchorWorker:
         for run, note in dict(notes).items():
             self._on_copied(run, note)
         return True
+
+
+def _without_our_secrets() -> dict[str, str]:
+    """On stdio the caller's key is in our environment; a program that keeps checkpoints has no use for it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
 
 
 def _append(path: Path, text: str) -> None:

@@ -212,8 +212,9 @@ class _Checker:
             raise _FaultFoundError(
                 self._report.records, f"cut: an anchor saw {size} records, {self._report.records} are left"
             )
-        if self._report.torn_bytes and self._report.final:  # 5
-            raise _FaultFoundError(self._report.records, "something was written behind the end of the run")
+        behind = self._report.records > self._report.covered + 1 or self._report.torn_bytes
+        if self._report.final and behind:  # 5
+            raise _FaultFoundError(self._report.covered + 1, "something was written behind the end of the run")
 
     def _settle(self, line: bytes, seq: int, prev: str | None) -> None:
         """A line does not fit the one before: which of the two was changed?"""
