@@ -287,3 +287,24 @@ def test_an_engine_that_hangs_is_noticed_and_nobody_queues_behind_it(postgres: P
     eventually(stores, "cloud")
     ask()
     stores.close()
+
+
+@pytest.mark.guard
+def test_processes_that_open_a_new_store_at_once_migrate_it_once_and_lose_nothing(tmp_path: Path) -> None:
+    program = f"""
+import asyncio
+from pathlib import Path
+from toolgate.kit.sql import sql
+from toolgate.model.tool import Migration
+from toolgate.powers.sql import SqlStores
+stores = SqlStores({{}}, Path({str(tmp_path)!r}), [Migration(*{("notes", 1, list(ONE.statements))!r})])
+statement = "INSERT INTO notes (id, n) VALUES ('c', 1) ON CONFLICT (id) DO UPDATE SET n = notes.n + 1"
+for _ in range(20):
+    asyncio.run(stores.get("notes").run(lambda connection: connection.execute(sql(statement)) and None))
+stores.close()
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    assert [process.wait(30) for process in processes] == [0] * 4
+    stores = SqlStores({}, tmp_path, [ONE])
+    assert asyncio.run(stores.get("notes").run(lambda c: c.exec_driver_sql("SELECT n FROM notes").scalar())) == 80
+    stores.close()
