@@ -12,7 +12,7 @@ import pytest
 from tests.consensus.nodes import InputRefused, Office, ballot, council, event
 from tests.consensus.people import network_of, statement, unsigned
 from toolgate.errors import ToolError
-from toolgate.packs.consensus import engine
+from toolgate.packs.consensus import engine, store
 from toolgate.packs.consensus.domain.evidence import decode as decode_evidence
 from toolgate.packs.consensus.domain.evidence import verify
 from toolgate.packs.consensus.domain.messages import Vote, decode
@@ -445,3 +445,15 @@ def test_fault_in_a_turn_is_told_once_and_silences_nobody(four: list[Office], ca
     assert [record.message for record in caplog.records].count(
         "gossip waits: ZeroDivisionError: a mistake of ours"
     ) == 1
+
+
+def test_what_there_was_no_room_for_is_asked_for_again(four: list[Office], monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        four[0].call("consensus_propose", event=event(number))
+    room = Room(four[:2])
+    monkeypatch.setattr(store, "MAX_OPEN_ROUNDS", 3)
+    room.talk(3)
+    assert status(four[1]).messages == 3
+    monkeypatch.setattr(store, "MAX_OPEN_ROUNDS", 100)
+    room.talk(20)
+    assert status(four[1]).messages == 6

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.consensus.people import checkpoint, key_of, network_of, statement, vote
 from tests.support import need
+from toolgate.kit.ed25519 import SigningKey, VerifyKey
 from toolgate.packs.consensus.domain.arbiters import Network
 from toolgate.packs.consensus.domain.messages import (
     ABSTAIN,
@@ -182,3 +183,31 @@ def test_node_verifies_a_vote_by_its_bytes_alone() -> None:
         )
         answers.append(done.stdout.strip())
     assert answers == ["true", "false"]
+
+
+# RFC 8032 section 7.1, tests 1 to 3: seed, message, signature.
+RFC_8032 = [
+    (
+        "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("seed", "message", "signature"), RFC_8032)
+def test_keys_that_vote_sign_and_verify_as_rfc_8032_prints(seed: str, message: str, signature: str) -> None:
+    key = SigningKey(bytes.fromhex(seed))
+    assert key.sign(bytes.fromhex(message)).hex() == signature
+    assert VerifyKey(key.public_key).verify(bytes.fromhex(message), bytes.fromhex(signature))
+    assert not VerifyKey(key.public_key).verify(bytes.fromhex(message) + b"x", bytes.fromhex(signature))

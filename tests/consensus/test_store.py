@@ -22,7 +22,7 @@ from toolgate.packs.consensus.domain.arbiters import Network
 from toolgate.packs.consensus.domain.evidence import Level
 from toolgate.packs.consensus.domain.messages import ACCEPT, REJECT, Message
 from toolgate.packs.consensus.domain.replica import state_hash
-from toolgate.packs.consensus.store import MAX_OPEN_ROUNDS, enter, record
+from toolgate.packs.consensus.store import EXPIRES_AFTER, MAX_OPEN_ROUNDS, enter, record
 from toolgate.packs.consensus.tables import STORE
 
 ROOT = Path(__file__).parents[2]
@@ -244,6 +244,13 @@ def test_open_rounds_are_bounded_for_each_arbiter_alone(tmp_path: Path) -> None:
     decided: list[Message] = [unsigned(network, i, 1, statement(0)) for i in range(1, 4)]
     status = take_in(office, network, [*decided])
     assert take_in(office, network, [flood[-1]]).outcomes["OPEN"] == MAX_OPEN_ROUNDS + 1
+    assert take_in(office, network, [flood[-2]]).outcomes["OPEN"] == MAX_OPEN_ROUNDS + 1
+    asyncio.run(
+        office.stores.get(STORE).run(
+            lambda c: c.exec_driver_sql(f"UPDATE consensus_network SET epoch = {EXPIRES_AFTER}") and None
+        )
+    )
+    assert take_in(office, network, [flood[-2]]).outcomes["OPEN"] == MAX_OPEN_ROUNDS + 2, "old ones expire"
     office.close()
 
 

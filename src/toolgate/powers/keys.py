@@ -70,15 +70,27 @@ class KeyDirectory:
         if name in self._temporary:
             return owner
         path = self._directory / f"{_plain_name(name)}.store"
+        if path.exists() and not replace:
+            return self._owner(path)
         if replace:
             with suppress(FileNotFoundError):
                 path.unlink()
-        with suppress(ToolError):  # there already: whoever came first stays
-            _write_new(path, owner.encode() + b"\n", 0o600)
+        # Written whole, then linked: a killed process leaves no empty note, and of two writers one comes first.
+        draft = self._directory / f".{path.name}.{secrets.token_hex(8)}"
+        _write_new(draft, owner.encode() + b"\n", 0o600)
+        try:
+            with suppress(FileExistsError):
+                os.link(draft, path)
+        finally:
+            draft.unlink()
+        return self._owner(path)
+
+    @staticmethod
+    def _owner(path: Path) -> str:
         try:
             return path.read_text("ascii").strip()
         except (OSError, ValueError):
-            raise ToolError("IO_ERROR", f"{path.name} cannot be read or written in the key directory") from None
+            raise ToolError("IO_ERROR", f"{path.name} cannot be read in the key directory") from None
 
     def generate(self, name: str) -> bytes:
         """Make a new key and return its public half.

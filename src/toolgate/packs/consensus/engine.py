@@ -52,10 +52,10 @@ def _open(
 ) -> Standing:
     shelf = replica.shelf
     assert isinstance(shelf, SqlShelf)
-    if shelf.open_counts().get(signer.sender, 0) >= MAX_OPEN_ROUNDS:
+    if shelf.open_counts(replica.epoch).get(signer.sender, 0) >= MAX_OPEN_ROUNDS:
         raise ToolError(
             "TOO_MANY_OPEN_ROUNDS",
-            f"{MAX_OPEN_ROUNDS} rounds of this arbiter wait for votes; let some be decided first",
+            f"{MAX_OPEN_ROUNDS} rounds of this arbiter wait for votes; let some be decided, or seal",
         )
     vote = signed_vote(connection, replica, signer, round_id, said, explicit=False)
     record(connection, replica, [*more, vote], source=OWN, recorded=recorded)

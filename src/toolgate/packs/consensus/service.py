@@ -27,6 +27,7 @@ from toolgate.packs.consensus.gossip import (
 )
 from toolgate.packs.consensus.node import Node, open_node
 from toolgate.packs.consensus.settings import Peer, network_of, peers_of
+from toolgate.packs.consensus.store import glance
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -250,7 +251,7 @@ class Gossip:
         node, period = self.node, self.settings["seal_every_s"]
         if not period or node.signer.sender not in node.network.keys:
             return
-        epoch = (await node.run(lambda connection: engine.status(connection, node.network))).epoch
+        epoch = (await node.run(lambda connection: glance(connection, node.network))).epoch
         now = node.clock.monotonic()
         if epoch != self._epoch:
             self._epoch, self._epoch_since = epoch, now

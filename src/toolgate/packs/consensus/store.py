@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_OPEN_ROUNDS: Final = 1024
 """Undecided rounds one arbiter may have opened here: its flood fills its own share and nobody else's."""
+EXPIRES_AFTER: Final = 16
+"""Epochs after which an undecided round no longer fills its opener's share. It can still be decided."""
 _CHUNK: Final = 500
 """Values in one IN list, below every engine's limit."""
 
@@ -134,14 +136,14 @@ class SqlShelf:
         for each in ids:
             self.loaded.setdefault(each, Round(self._network, each))
 
-    def open_counts(self) -> dict[bytes, int]:
-        """Undecided rounds by the arbiter whose message opened them here."""
+    def open_counts(self, epoch: int) -> dict[bytes, int]:
+        """Undecided, unexpired rounds by the arbiter whose message opened them here."""
         rows = self._connection.execute(
             sql(
                 "SELECT opener, COUNT(*) AS number FROM consensus_round"
-                " WHERE network = :network AND outcome = 'OPEN' GROUP BY opener"
+                " WHERE network = :network AND outcome = 'OPEN' AND opened_epoch > :expired GROUP BY opener"
             ),
-            {"network": self._id},
+            {"network": self._id, "expired": epoch - EXPIRES_AFTER},
         )
         return {bytes.fromhex(row.opener): row.number for row in rows}
 
@@ -168,7 +170,7 @@ def record(
     openers: dict[int, bytes] = {}
     for message in messages:
         if message.round not in shelf.stored and message.round not in openers:
-            counts = shelf.open_counts() if counts is None else counts
+            counts = shelf.open_counts(replica.epoch) if counts is None else counts
             if counts.get(message.sender, 0) >= MAX_OPEN_ROUNDS:
                 deferred.append(message_hash(message.to_bytes()))
                 continue
@@ -259,6 +261,7 @@ def _write_rounds(connection: Connection, replica: Replica, touched: set[int], o
                 "level": int(one.level),
                 "outcome": one.outcome,
                 "opener": openers.get(number, b"").hex(),
+                "opened_epoch": replica.epoch,
                 "quorum_epoch": one.quorum_epoch,
                 "hard_epoch": one.hard_epoch,
                 "sealed": int(one.sealed),
@@ -269,8 +272,9 @@ def _write_rounds(connection: Connection, replica: Replica, touched: set[int], o
         connection.execute(
             sql(
                 "INSERT INTO consensus_round"
-                " (network, id, level, outcome, opener, quorum_epoch, hard_epoch, sealed, digest)"
-                " VALUES (:network, :id, :level, :outcome, :opener, :quorum_epoch, :hard_epoch, :sealed, :digest)"
+                " (network, id, level, outcome, opener, opened_epoch, quorum_epoch, hard_epoch, sealed, digest)"
+                " VALUES (:network, :id, :level, :outcome, :opener, :opened_epoch, :quorum_epoch, :hard_epoch,"
+                " :sealed, :digest)"
                 " ON CONFLICT (network, id) DO UPDATE SET level = excluded.level, outcome = excluded.outcome,"
                 " quorum_epoch = excluded.quorum_epoch, hard_epoch = excluded.hard_epoch, sealed = excluded.sealed,"
                 " digest = excluded.digest"

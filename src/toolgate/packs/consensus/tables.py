@@ -29,8 +29,8 @@ MIGRATIONS: Final = (
             "CREATE INDEX consensus_message_checkpoint ON consensus_message (network, round) WHERE checkpoint = 1",
             """CREATE TABLE consensus_round (
                 network TEXT NOT NULL, id BIGINT NOT NULL, level INTEGER NOT NULL, outcome TEXT NOT NULL,
-                opener TEXT NOT NULL, quorum_epoch BIGINT NOT NULL, hard_epoch BIGINT NOT NULL, sealed INTEGER NOT NULL,
-                digest TEXT NOT NULL, PRIMARY KEY (network, id))""",
+                opener TEXT NOT NULL, opened_epoch BIGINT NOT NULL, quorum_epoch BIGINT NOT NULL,
+                hard_epoch BIGINT NOT NULL, sealed INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (network, id))""",
             "CREATE INDEX consensus_round_level ON consensus_round (network, level, id)",
             "CREATE INDEX consensus_round_open ON consensus_round (network, outcome, opener)",
             """CREATE TABLE consensus_rise (
