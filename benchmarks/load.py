@@ -244,7 +244,8 @@ class Load:
         for link in self._links:
             self._selector.register(link, selectors.EVENT_READ, link)
         self._measuring = False
-        self._sending = True
+        self._sending = plan.seconds > 0
+        """Without a time to measure, each connection sends one request."""
         self._late: deque[float] = deque()
         """Open loop: due times of requests that no connection was free for."""
         self._free: list[HttpLink | PipeLink] = []

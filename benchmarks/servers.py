@@ -104,7 +104,7 @@ class Running:
             port=self.port,
             pipes=pipes,
             keys=more.pop("keys", self.target.keys),
-            server_pid=self.pid,
+            server_pid=more.pop("server_pid", self.pid),
             **more,
         )
 
@@ -144,11 +144,10 @@ def finish(load: subprocess.Popen[bytes], plan: Plan, name: str) -> dict[str, An
     return found
 
 
-def first_answer(target: Target) -> tuple[float, float]:
-    """(seconds from the start of the process to its first right answer, MiB at rest after it). Raises: WrongAnswers."""
-    with Running(target) as server:
-        tally = Load(server.plan(1, 0.0, warm_seconds=0.0)).run()
-        elapsed = perf_counter() - server.begun
-        if tally.wrong or not tally.answers:
-            raise WrongAnswers(f"{target.name}: {'; '.join(tally.examples)}")
-        return elapsed, machine.memory_mib(server.pid)
+def first_answer(server: Running) -> float:
+    """Seconds from the start of its process to its first right answer. Raises: WrongAnswers."""
+    tally = Load(server.plan(1, 0.0, warm_seconds=0.0, server_pid=None)).run()
+    elapsed = perf_counter() - server.begun
+    if tally.wrong or not tally.answers:
+        raise WrongAnswers(f"{server.target.name}: {'; '.join(tally.examples)}")
+    return elapsed

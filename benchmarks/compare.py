@@ -1,0 +1,60 @@
+"""Toolgate beside other MCP servers, on this machine, in one run. `make bench`; `make bench-quick` is the short form.
+
+    python -m benchmarks.compare [--quick] [--out FILE]
+
+Builds one virtual environment a peer (in .cache/bench), measures in interleaved rounds, checks every answer and the audit
+log, prints the tables. The full form also writes benchmarks/results/comparison.json and docs/benchmarks.md.
+Exit 1: a server answered wrongly, or the audit log does not hold every answer. Speed alone never fails a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, peers, report, trials
+from benchmarks.ours import AuditFault
+from benchmarks.servers import WrongAnswers
+
+
+def measure(size: trials.Size) -> dict[str, Any]:
+    """Raises: WrongAnswers, AuditFault."""
+    results: dict[str, Any] = {**report.about_this_run(), "rounds": size.rounds, "seconds": size.seconds}
+    audit: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        results |= trials.in_process(size)
+        for trial in (trials.over_http, trials.over_stdio, trials.refusals, trials.start_up, trials.kills):
+            found = trial(Path(name), size)
+            audit |= found.pop("audit", {})
+            results |= found
+    return results | {"audit": audit}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="about a minute; writes no documentation")
+    parser.add_argument("--out", type=Path, help="where the results go as JSON")
+    options = parser.parse_args()
+    machine.require_linux()
+    for peer in peers.PEERS:
+        peers.install(peer)
+    try:
+        results = measure(trials.QUICK if options.quick else trials.FULL)
+    except (WrongAnswers, AuditFault) as fault:
+        print(f"stopped: {fault}", file=sys.stderr)
+        return 1
+    out = options.out or (peers.CACHE / "quick.json" if options.quick else report.COMPARISON)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    if out == report.COMPARISON:
+        report.write()
+    print(report.tables(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""What was promised, and what a run reached. Pure: results in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchmarks.stats import Spread, ratios, spread
+
+Results = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    what: str
+    must: float
+    aim: float
+    better: Literal["more", "less"]
+    unit: str
+    """`x` for a ratio, else the unit of the number."""
+    reached: Spread | None
+    """None: this run did not measure it."""
+
+    def verdict(self) -> str:
+        if self.reached is None:
+            return "not measured"
+        if self._at_least(self.aim):
+            return "aim"
+        return "must" if self._at_least(self.must) else "missed"
+
+    def _at_least(self, mark: float) -> bool:
+        assert self.reached is not None
+        return self.reached.median >= mark if self.better == "more" else self.reached.median <= mark
+
+
+def goals(results: Results, growth: Results | None = None) -> list[Goal]:
+    return [*_over_http(results), *_rest(results), *_of_growth(growth or {})]
+
+
+def _over_http(results: Results) -> list[Goal]:
+    def rate(ours: str, theirs: str, connections: str) -> Spread | None:
+        return _ratio(results, ("http", ours, connections, "rate"), ("http", theirs, connections, "rate"))
+
+    found = []
+    for connections in ("10", "64"):
+        where = f"{connections} connections"
+        found += [
+            Goal(f"calls/s against FastMCP, {where}", 10, 15, "more", "x", rate("Toolgate", "FastMCP", connections)),
+            Goal(f"calls/s against the SDK, {where}", 4, 5, "more", "x", rate("Toolgate", "SDK", connections)),
+            Goal(f"CPU a call against an empty ASGI app, {where}", 2.5, 2, "less", "x", _cpu(results, connections)),
+            Goal(
+                f"handshake revision against the SDK with sessions, {where}",
+                4,
+                5,
+                "more",
+                "x",
+                rate("Toolgate, handshake", "SDK, handshake", connections),
+            ),
+        ]
+    return [
+        *found,
+        Goal("calls/s against FastMCP, 1 connection", 5, 6, "more", "x", rate("Toolgate", "FastMCP", "1")),
+        Goal("calls/s against the SDK, 1 connection", 2, 2.5, "more", "x", rate("Toolgate", "SDK", "1")),
+    ]
+
+
+def _cpu(results: Results, connections: str) -> Spread | None:
+    return _ratio(results, ("http", "Toolgate", connections, "cpu_us"), ("http", "empty ASGI", connections, "cpu_us"))
+
+
+def _rest(results: Results) -> list[Goal]:
+    stdio = {
+        number: _ratio(results, ("stdio", "Toolgate", number, "rate"), ("stdio", "SDK", number, "rate"))
+        for number in ("1", "10")
+    }
+    tail = _ratio(results, ("http", "Toolgate", "64", "p99_ms"), ("http", "Toolgate", "64", "p50_ms"))
+    start = _ratio(results, ("start", "Toolgate", "seconds"), ("start", "SDK", "seconds"))
+    memory = _ratio(results, ("start", "Toolgate", "mib"), ("start", "SDK", "mib"))
+    found = [
+        Goal("request bytes to answer bytes in process, best", 30, 20, "less", "µs", _in_process(results)),
+        Goal("stdio against the SDK, 1 in flight", 2.5, 3.5, "more", "x", stdio["1"]),
+        Goal("stdio against the SDK, 10 in flight", 5, 10, "more", "x", stdio["10"]),
+    ]
+    found += [
+        Goal(f"CPU of a refusal ({name}) against a success", 1.1, 0.9, "less", "x", _refusal(results, case))
+        for case, name in REFUSALS.items()
+    ]
+    return [
+        *found,
+        Goal("p99 / p50 at 64 connections", 4, 3, "less", "x", tail),
+        Goal("p50 at a third of capacity, open loop", 0.6, 0.35, "less", "ms", _rounds(results, ("open", "p50_ms"))),
+        Goal("start to first right answer against the SDK", 0.35, 0.25, "less", "x", start),
+        Goal("memory at rest against the SDK", 0.75, 0.6, "less", "x", memory),
+        Goal("answers without an audit line after SIGKILL at full load", 0, 0, "less", "answers", _lost(results)),
+        Goal("share of a call's CPU that the audit record takes", 0.1, 0.1, "less", "share", _audit_share(results)),
+        Goal("L0 checks: block / checks, median of single shots", 80, 60, "less", "ns", _l0(results)),
+    ]
+
+
+REFUSALS = {
+    "wrong key": "401",
+    "wrong role": "403",
+    "broken JSON": "400",
+    "bad arguments": "bad arguments",
+    "too fast": "429",
+}
+
+
+def _of_growth(growth: Results) -> list[Goal]:
+    tools = _ratio_of_points(growth, "tools", 1000, 10)
+    keys = _ratio_of_points(growth, "keys", 10_000, 10)
+    return [
+        Goal("CPU a call with 1 000 tools against 10", 1.1, 1.02, "less", "x", tools),
+        Goal("CPU a call with 10 000 keys against 10", 1.1, 1.02, "less", "x", keys),
+    ]
+
+
+def _ratio_of_points(growth: Results, name: str, large: int, small: int) -> Spread | None:
+    points = growth.get("curves", {}).get(name, {}).get("points", {})
+    if str(large) not in points or str(small) not in points:
+        return None
+    return ratios(points[str(large)], points[str(small)])
+
+
+def _rounds(results: Results, path: tuple[str, ...]) -> Spread | None:
+    found = _list(results, path)
+    return spread(found) if found else None
+
+
+def _ratio(results: Results, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Spread | None:
+    one, other = (_list(results, path) for path in (ours, theirs))
+    return ratios(one, other) if one and other else None
+
+
+def _list(results: Results, path: tuple[str, ...]) -> list[float]:
+    found: Any = results
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return list(found or [])
+
+
+def _refusal(results: Results, case: str) -> Spread | None:
+    return _ratio(results, ("refusals", case, "cpu_us"), ("refusals", "good", "cpu_us"))
+
+
+def _single(value: float) -> Spread:
+    return Spread(value, value, value, 1)
+
+
+def _in_process(results: Results) -> Spread | None:
+    return _single(results["road"]["bytes to bytes"]["best"]) if "road" in results else None
+
+
+def _lost(results: Results) -> Spread | None:
+    return _single(results["kills"]["without_line"] + results["kills"]["torn"]) if "kills" in results else None
+
+
+def _audit_share(results: Results) -> Spread | None:
+    """The whole record: fields, hash tree and write(2), measured in process, of a call over HTTP at 64 connections."""
+    calls = _rounds(results, ("http", "Toolgate", "64", "cpu_us"))
+    if calls is None or "road" not in results:
+        return None
+    return _single(results["road"]["9 outcome record"]["median"] / calls.median)
+
+
+def _l0(results: Results) -> Spread | None:
+    return _single(results["l0_ns"]["median"]) if "l0_ns" in results else None

@@ -1,0 +1,184 @@
+"""How cost grows: with tools, keys, argument size, the length of the audit log, and connections.
+
+    python -m benchmarks.growth [--quick] [--records N] [--out FILE]
+
+Each curve is flat or linear where it should be. All servers of a curve run at once and are measured in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, ours, report
+from benchmarks.servers import Running, first_answer
+from benchmarks.trials import in_turn, tell
+
+KB = 1000
+ARGUMENT_BYTES = (KB, 10 * KB, 100 * KB, 1000 * KB)
+TOOLS = (1, 10, 100, 1000)
+KEYS = (1, 10, 100, 10_000)
+CONNECTIONS = (1, 4, 16, 64, 256)
+RECORDS = 1_000_000
+"""The longest log by default; ten times that is some 7 GB on disk."""
+SAMPLE = 2_000
+"""Records timed at each length of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    rounds: int
+    seconds: float
+
+
+FULL, QUICK = Size(5, 1.0), Size(2, 0.3)
+Points = dict[str, list[float]]
+
+
+def curve(title: str, axis: str, unit: str, points: Points, *, linear: bool = False) -> dict[str, Any]:
+    return {"title": title, "axis": axis, "unit": unit, "linear": linear, "points": points}
+
+
+def _deployments(folder: Path, name: str, counts: Sequence[int], make: Callable[[Path, int], ours.Deployment]) -> Any:
+    return {count: make(folder / f"{name}-{count}", count) for count in counts}
+
+
+def over_deployments(made: dict[int, ours.Deployment], size: Size) -> Points:
+    """CPU µs a call at 10 connections, one deployment a point."""
+    points: Points = {str(count): [] for count in made}
+    answers = dict.fromkeys(made, 0)
+    with ExitStack() as stack:
+        servers = [(count, stack.enter_context(Running(each.over_http()))) for count, each in made.items()]
+        for number in range(size.rounds):
+            for count, server in in_turn(servers, number):
+                found = server.measure(10, size.seconds)
+                points[str(count)].append(found["cpu_us"])
+                answers[count] += found["answers"]
+    for count, each in made.items():
+        each.check(answers[count])
+    return points
+
+
+def tools(folder: Path, size: Size) -> dict[str, Any]:
+    made = _deployments(folder, "tools", TOOLS, lambda home, count: ours.make(home, tools=count - 1))
+    return curve("Cost of a call, by tools in the manifest", "tools", "CPU µs a call", over_deployments(made, size))
+
+
+def keys(folder: Path, size: Size) -> dict[str, Any]:
+    made = _deployments(folder, "keys", KEYS, lambda home, count: ours.make(home, keys=count))
+    return curve("Cost of a call, by keys in use", "keys", "CPU µs a call", over_deployments(made, size))
+
+
+def arguments(folder: Path, size: Size) -> dict[str, Any]:
+    deployment = ours.make(folder / "arguments")
+    points: Points = {str(length): [] for length in ARGUMENT_BYTES}
+    answers = 0
+    with Running(deployment.over_http()) as server:
+        for number in range(size.rounds):
+            for length in in_turn(ARGUMENT_BYTES, number):
+                exchange = replace(server.target.exchange, text="x" * length)
+                found = server.measure(4, size.seconds, exchange=exchange)
+                points[str(length)].append(found["cpu_us"])
+                answers += found["answers"]
+    deployment.check(answers)
+    return curve("Cost of a call, by size of its arguments", "bytes", "CPU µs a call", points, linear=True)
+
+
+def connections(folder: Path, size: Size) -> dict[str, Any]:
+    deployment = ours.make(folder / "connections")
+    points: Points = {str(count): [] for count in CONNECTIONS}
+    answers = 0
+    with Running(deployment.over_http()) as server:
+        for number in range(size.rounds):
+            for count in in_turn(CONNECTIONS, number):
+                found = server.measure(count, size.seconds)
+                points[str(count)].append(found["cpu_us"])
+                answers += found["answers"]
+    deployment.check(answers)
+    return curve("Cost of a call, by connections", "connections", "CPU µs a call", points)
+
+
+def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
+    """A log that grows tenfold each time: what the next record costs, what a start costs, what verifying costs."""
+    deployment = ours.make(folder / "ledger")
+    record: Points = {}
+    start: Points = {}
+    verify: Points = {}
+    length = 10
+    while length <= most:
+        record[str(length)] = _grow(deployment, length, size)
+        answers, _ = deployment.recorded()
+        begun = [_start(deployment) for _ in range(size.rounds)]
+        if deployment.recorded()[0] != answers + size.rounds:
+            raise ours.AuditFault("a start-up answer is not in the log")
+        start[str(length)] = begun
+        before = time.perf_counter()
+        deployment.verify()
+        verify[str(length)] = [time.perf_counter() - before]
+        tell(f"a log of {length} records")
+        length *= 10
+    return {
+        "ledger-record": curve("Cost of the next record, by length of the log", "records", "CPU µs a record", record),
+        "ledger-start": curve("Start to first answer, by length of the log", "records", "s", start),
+        "ledger-verify": curve("Verifying the log, by its length", "records", "s", verify, linear=True),
+    }
+
+
+def _start(deployment: ours.Deployment) -> float:
+    with Running(deployment.over_http()) as server:
+        return first_answer(server)
+
+
+def _grow(deployment: ours.Deployment, length: int, size: Size) -> list[float]:
+    """Make one run of at least `length` records, then time what comes next."""
+    from benchmarks.ledger import entry
+    from tests.homes import Home
+
+    app = Home(deployment.home, {}).app()
+    append, one = app.road.ledger.append, entry()
+    for _ in range(length):
+        append(one)
+    found = []
+    for _ in range(size.rounds):
+        before = time.thread_time()
+        for _ in range(SAMPLE):
+            append(one)
+        found.append((time.thread_time() - before) / SAMPLE * 1e6)
+    asyncio.run(app.close())
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny rounds: does it work? (writes no documentation)")
+    parser.add_argument("--records", type=int, default=RECORDS, help="the longest log")
+    parser.add_argument("--out", type=Path, default=report.GROWTH)
+    options = parser.parse_args()
+    machine.require_linux()
+    size = QUICK if options.quick else FULL
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        curves: dict[str, Any] = {}
+        for trial in (tools, keys, arguments, connections):
+            curves[trial.__name__] = trial(folder, size)
+            tell(f"growth: {trial.__name__}")
+        curves |= ledger(folder, size, min(options.records, 1000) if options.quick else options.records)
+    results = {**report.about_this_run(), "rounds": size.rounds, "seconds": size.seconds, "curves": curves}
+    if options.quick:
+        json.dump(results, sys.stdout, indent=1)
+        return
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    report.write()
+
+
+if __name__ == "__main__":
+    main()
