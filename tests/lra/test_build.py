@@ -89,12 +89,10 @@ def simple(body: str, front: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def built() -> page.Page:
-    pytest.importorskip("latex2mathml")
     return page.parse(made()["index.html"].decode())
 
 
 def test_the_paper_is_bronze_without_an_advisory() -> None:
-    pytest.importorskip("latex2mathml")
     files = made()
     sizes = {name: len(data) for name, data in files.items()}
     report = validate(Artifact("index.html", files["index.html"], files, sizes, "p/index.html"), strict=True)
@@ -187,13 +185,11 @@ FORMULA_FAULTS = [
 
 @pytest.mark.parametrize(("tex", "text"), FORMULA_FAULTS)
 def test_a_formula_that_cannot_be_shown_is_an_error(tex: str, text: str) -> None:
-    pytest.importorskip("latex2mathml")
     with pytest.raises(FormulaFault, match="^" + text.replace("\\", "\\\\")):
         to_mathml(tex, block=False)
 
 
 def test_a_bad_formula_is_told_with_its_line() -> None:
-    pytest.importorskip("latex2mathml")
     with pytest.raises(BuildFault) as caught:
         made(simple("## S\n\none\ntwo $\\ce{x}$\n"))
     assert caught.value.text == "paper.md:11: this formula cannot be shown: the command \\ce is not known"
@@ -203,7 +199,6 @@ def test_a_bad_formula_is_told_with_its_line() -> None:
 
 
 def test_text_in_a_formula_cannot_become_markup() -> None:
-    pytest.importorskip("latex2mathml")
     shown = to_mathml(r"a < b \text{<img src=x onerror=alert(1)>} \& c", block=False)
     parsed = page.parse(shown)
     assert not parsed.by_tag["img"]
@@ -230,7 +225,6 @@ def test_a_bad_bibliography_is_an_error_with_its_line(source: str, text: str) ->
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="$@[]{}#|`*_<>\\!(): \nab1-", max_size=80))
 def test_any_body_gives_a_page_or_a_fault_with_a_line(body: str) -> None:
-    pytest.importorskip("latex2mathml")
     try:
         files = made(simple(body))
     except BuildFault as fault:

@@ -81,7 +81,8 @@ def test_init_refuses_an_existing_directory_and_a_dry_run_makes_nothing(lra, her
         (["validate", "nowhere/index.html"], 1, "Cannot read nowhere/index.html: file not found"),
         (["validate", "--format", "pdf"], 2, "--format is one of"),
         (["validate", "--explain", "B99"], 2, "there is no rule B99"),
-        (["badge", "nowhere"], 1, "file not found"),
+        (["validate", "/nowhere/index.html"], 1, "Cannot read /nowhere/index.html: file not found"),
+        (["badge", "/nowhere"], 1, "Cannot read /nowhere: file not found"),
         (["nonsense"], 2, "nonsense"),
     ],
 )
@@ -109,8 +110,9 @@ def test_every_format_says_the_same(lra, here: Path) -> None:
     assert external["status"] == "fail"
     sarif = json.loads(lra("validate", "p", "-f", "sarif")[1])
     assert {one["ruleId"] for one in sarif["runs"][0]["results"]} >= {"G1", "G3"}
+    assert '"p/index.html"' in json.dumps(sarif)
     assert ET.fromstring(lra("validate", "p", "-f", "junit")[1]).tag in ("testsuite", "testsuites")
-    place = f"file=index.html,line={external['line']},col={external['column']}"
+    place = f"file=p/index.html,line={external['line']},col={external['column']}"
     assert place in lra("validate", "p", "-f", "github")[1]
     assert "x.test" in lra("validate", "p", "-f", "markdown")[1]
     assert f"G3 index.html:{external['line']}:{external['column']}: img src" in lra("validate", "p")[1]

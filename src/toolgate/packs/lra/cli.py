@@ -49,6 +49,18 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or self._review().get(cmd_name)
 
+    def invoke(self, ctx: Any) -> Any:
+        """The border where every fault becomes one line and an exit code."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # check marks on any locale
+        try:
+            return super().invoke(ctx)
+        except ToolgateError as fault:
+            _fault(fault.text if isinstance(fault, ToolError) else str(fault))
+        except OSError as fault:
+            _fault(f"{fault.strerror or type(fault).__name__}{f': {fault.filename}' if fault.filename else ''}")
+        raise typer.Exit(ExitCode.FAILED)
+
 
 app = typer.Typer(
     cls=_Commands, no_args_is_help=True, add_completion=False, help="Living papers: write, judge, build, sign, verify."
@@ -127,7 +139,7 @@ def validate(  # noqa: PLR0917 (as above)
         if fix:
             _fix(path, dry_run=dry_run)
         judged = _judge(path, strict=strict)
-        _write(_render(judged, format), output)
+        _write(_render(judged, format, _prefix(path)), output)
         if list(_COLOURS).index(judged.tier) < list(_COLOURS).index(min_tier.upper()):
             raise typer.Exit(ExitCode.FAILED)
 
@@ -196,7 +208,7 @@ def _gather(path: Path) -> Artifact:
 
     directory = path if path.is_dir() else path.parent
     shown = str(path / "index.html") if path.is_dir() else str(path)
-    if not directory.is_dir():
+    if not directory.is_dir() or not (path / "index.html" if path.is_dir() else path).exists():
         raise ToolError("FILE_NOT_FOUND", f"Cannot read {shown}: file not found", missing=True)
     with workspace(directory) as files:
         return replace(gather(files, "." if path.is_dir() else path.name), shown=shown)
@@ -208,7 +220,17 @@ def _judge(path: Path, *, strict: bool) -> Report:
     return judge(_gather(path), strict=strict)
 
 
-def _render(report: Report, form: str) -> str:
+def _prefix(path: Path) -> str:
+    """From where the command runs to the paper's directory: what repositories and editors call its files by."""
+    directory = (path if path.is_dir() else path.parent).resolve()
+    here = Path.cwd().resolve()
+    return directory.relative_to(here).as_posix() if directory.is_relative_to(here) else directory.as_posix()
+
+
+def _render(report: Report, form: str, prefix: str = ".") -> str:
+    from dataclasses import replace
+    from posixpath import join, normpath
+
     from toolgate.kit.render import Checker, render
     from toolgate.model import strictjson
     from toolgate.packs.lra.report import to_text
@@ -217,7 +239,8 @@ def _render(report: Report, form: str) -> str:
         return to_text(report, details=True)
     if form == "json":
         return strictjson.dumps_pretty(report.as_json()).decode()
-    return render(form, report.findings, Checker("lra", __version__))
+    placed = [replace(one, file=normpath(join(prefix, one.file))) if one.file else one for one in report.findings]
+    return render(form, placed, Checker("lra", __version__))
 
 
 def _fix(path: Path, *, dry_run: bool) -> None:
@@ -279,19 +302,11 @@ def _fault(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is the answer. Every fault becomes one line."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]  # check marks on any locale
+    """Run one command; the exit code is the answer."""
     try:
         get_command(app).main(args=list(arguments) if arguments is not None else None, prog_name="lra")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.FAILED if end.code else ExitCode.OK
-    except ToolgateError as fault:
-        _fault(fault.text if isinstance(fault, ToolError) else str(fault))
-        return ExitCode.FAILED
-    except OSError as fault:
-        _fault(f"{fault.strerror or type(fault).__name__}{f': {fault.filename}' if fault.filename else ''}")
-        return ExitCode.FAILED
     return ExitCode.OK
 
 
