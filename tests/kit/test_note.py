@@ -113,6 +113,12 @@ def test_a_name_that_could_break_a_line_is_refused(name: str) -> None:
 def test_a_signing_key_is_kept_as_text_and_read_back() -> None:
     text = note.secret_text("toolgate/test", bytes(range(32)))
     assert note.Signer.parse(text + "\n").verifier == SIGNER.verifier
-    for bad in ("", text[:-4], text.replace("toolgate/test", "other"), text.removeprefix("PRIVATE"), str(SIGNER.verifier)):
+    for bad in (
+        "",
+        text[:-4],
+        text.replace("toolgate/test", "other"),
+        text.removeprefix("PRIVATE"),
+        str(SIGNER.verifier),
+    ):
         with pytest.raises(note.NoteError):
             note.Signer.parse(bad)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -22,14 +23,18 @@ MAX_SNIPPET: Final = 240
 SCORE_DIGITS: Final = 6
 """BM25 is a sum of floats; rounded, equal documents have equal scores on every machine."""
 
+# Both tables share their row numbers: looking a path up in a full-text table would read all of it.
 _TABLES: Final = """
-CREATE TABLE files (path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified REAL NOT NULL, kind TEXT, title TEXT);
-CREATE VIRTUAL TABLE words USING fts5(path UNINDEXED, title, text, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, size INTEGER NOT NULL, modified REAL NOT NULL,
+    kind TEXT, title TEXT, length INTEGER NOT NULL
+);
+CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize = 'porter unicode61 remove_diacritics 2');
 """
 # A word in the title says more about a document than one in its text.
 _SEARCH: Final = """
-SELECT files.path, files.title, -bm25(words, 0.0, 4.0, 1.0), snippet(words, -1, '', '', '…', ?)
-FROM words JOIN files ON files.path = words.path
+SELECT files.path, files.title, -bm25(words, 4.0, 1.0), snippet(words, -1, '', '', '…', ?)
+FROM words JOIN files ON files.id = words.rowid
 WHERE words MATCH ? AND (? IS NULL OR files.kind = ?) AND substr(files.path, 1, length(?)) = ?
 """
 
@@ -68,14 +73,15 @@ class Index:
                 path: Stamp(size, modified)
                 for path, size, modified in self._database.execute("SELECT path, size, modified FROM files")
             }
-            for path in known.keys() - present.keys():
-                self._forget(path)
+            with self._transaction():
+                for path in known.keys() - present.keys():
+                    self._forget(path)
         return sorted(path for path, stamp in present.items() if known.get(path) != stamp)
 
     def put(self, stamps: Mapping[str, Stamp], documents: Iterable[Document]) -> None:
         """Take in files that were read; those without a document are remembered, so that they are not read again."""
         by_path = {one.path: one for one in documents}
-        with self._lock:
+        with self._lock, self._transaction():
             for path, stamp in stamps.items():
                 self._forget(path)
                 self._add(path, stamp, by_path.get(path))
@@ -100,21 +106,35 @@ class Index:
         hits = [_hit(*row) for row in rows]
         return sorted(hits, key=lambda one: (-one.score, one.path))
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
     def _add(self, path: str, stamp: Stamp, document: Document | None) -> None:
-        fits = document is not None and self._used + len(document.text) <= self._max_bytes
-        kind, title = (document.kind, document.title) if document is not None and fits else (None, None)
-        row = (path, stamp.size, stamp.modified, kind, title)
-        self._database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?)", row)
-        if document is not None and fits:
-            self._used += len(document.text)
-            self._database.execute("INSERT INTO words VALUES (?, ?, ?)", (path, document.title, document.text))
+        if document is not None and self._used + len(document.text) > self._max_bytes:
+            document = None
+        kind, title, length = (document.kind, document.title, len(document.text)) if document else (None, None, 0)
+        row = (path, stamp.size, stamp.modified, kind, title, length)
+        added = self._database.execute(
+            "INSERT INTO files (path, size, modified, kind, title, length) VALUES (?, ?, ?, ?, ?, ?)", row
+        )
+        self._used += length
+        if document is not None:
+            words = (added.lastrowid, document.title, document.text)
+            self._database.execute("INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)", words)
 
     def _forget(self, path: str) -> None:
-        found = self._database.execute("SELECT rowid, length(text) FROM words WHERE path = ?", (path,)).fetchone()
+        found = self._database.execute("SELECT id, length FROM files WHERE path = ?", (path,)).fetchone()
         if found is not None:
             self._used -= found[1]
             self._database.execute("DELETE FROM words WHERE rowid = ?", (found[0],))
-        self._database.execute("DELETE FROM files WHERE path = ?", (path,))
+            self._database.execute("DELETE FROM files WHERE id = ?", (found[0],))
 
 
 def words_of(query: str) -> Sequence[str]:
