@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -51,9 +52,9 @@ class Gate:
 
     def enable(self) -> None:
         file = self.home / "toolgate.toml"
-        file.write_text(
-            file.read_text().replace('# enabled = ["governance"]', 'enabled = ["governance", "word-count"]')
-        )
+        text, found = re.subn(r"(?m)^# enabled = .*$", 'enabled = ["governance", "word-count"]', file.read_text())
+        assert found == 1
+        file.write_text(text)
 
     def add_row(self, pack: Path, **changes: object) -> None:
         file = self.home / "policy" / "mcp-tools.policy.json"

@@ -30,7 +30,7 @@ def test_an_empty_home_gives_the_defaults_of_the_documents(tmp_path: Path) -> No
     assert settings.limits.body_bytes == 1024 * 1024
     assert settings.limits.text_bytes == 65536
     assert settings.ledger.checkpoint_records == 256
-    assert settings.packs.enabled[0] == "governance"
+    assert settings.packs.enabled == ("consensus", "governance", "library", "lra")
     assert not settings.deterministic_ids
     assert {row.source for row in settings.resolved()} == {"default"}
 
@@ -158,8 +158,8 @@ WRONG_VARIABLES = {
         "TOOLGATE_SERVER_PORT",
     ),
     "a pack that is not enabled": (
-        {"TOOLGATE_PACKS_LRA_REGISTRY": "x"},
-        "TOOLGATE_PACKS_LRA_REGISTRY",
+        {"TOOLGATE_PACKS_OTHER_REGISTRY": "x"},
+        "TOOLGATE_PACKS_OTHER_REGISTRY",
         "TOOLGATE_PACKS",
     ),
     "a pack without a key": ({"TOOLGATE_PACKS_GOVERNANCE_": "x"}, "TOOLGATE_PACKS_GOVERNANCE_", "TOOLGATE_PACKS"),
