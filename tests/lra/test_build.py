@@ -37,7 +37,8 @@ Text before any heading.
 
 ## Abstract
 
-Bodies fall *equally* fast.
+Bodies fall *equally* fast,
+$g$ being constant.
 
 ## Method {#sec-method}
 
@@ -107,7 +108,8 @@ def test_claims_evidence_and_metadata_come_from_the_front_matter(built: page.Pag
         ("claim-1", "The distance grows with the square of the time.", ("fig-fall",)),
         ("claim-2", "All bodies fall alike.", ()),
     ]
-    assert built.meta_content("lra:abstract") == "Bodies fall *equally* fast."
+    assert built.meta_content("lra:abstract") == "Bodies fall equally fast, $g$ being constant."
+    assert built.section("abstract").select_one("em").text == "equally"
     assert built.document.select_one('.authors a[href="https://orcid.org/0000-0002-1825-0097"]').text == "Jane Doe"
 
 

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.lra.browser import ARTIFACTS, axe_source, launch, served, tab
+from tests.lra.test_build import made
 from toolgate.packs.lra import metadata
 from toolgate.packs.lra.scaffold import TIERS, Wishes, scaffold
 
@@ -82,6 +83,31 @@ def test_axe_finds_no_violation(browser: Browser, site: str, tier: str, view: st
         report = [(one["id"], [node["target"] for node in one["nodes"]]) for one in answer["violations"]]
         assert report == []
         assert answer["testEngine"]["version"] == "4.14.0"
+
+
+@pytest.fixture(scope="module")
+def built(papers: Path) -> str:
+    """A paper built from Markdown, with formulas, a figure, a table and citations."""
+    for name, data in made().items():
+        (papers / "built" / name).parent.mkdir(parents=True, exist_ok=True)
+        (papers / "built" / name).write_bytes(data)
+    return "built/"
+
+
+@pytest.mark.parametrize("view", ["light", "dark", "print", "320px"])
+def test_a_paper_built_from_markdown_is_as_good(browser: Browser, site: str, built: str, view: str) -> None:
+    with tab(browser, bypass_csp=True, **VIEWS[view]) as found:
+        page = found.page
+        page.goto(site + built)
+        page.emulate_media(media="print" if view == "print" else "screen")
+        assert found.said == []
+        assert page.evaluate("document.querySelector('#eq-fall math').getBoundingClientRect().height") > 20
+        assert page.evaluate("document.documentElement.scrollWidth") <= VIEWS[view]["viewport"]["width"]
+        ARTIFACTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=ARTIFACTS / f"built-{view}.png", full_page=True)
+        page.add_script_tag(content=axe_source())
+        answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in answer["violations"]] == []
 
 
 def test_the_page_reflows_without_a_horizontal_bar(browser: Browser, site: str) -> None:

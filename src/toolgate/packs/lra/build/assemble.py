@@ -36,7 +36,7 @@ def build(file: str, read: Callable[[str, int], bytes | None]) -> dict[str, byte
     bibliography = _bibliography(source, file, read)
     document = markdown.Document(file, source.body_line)
     body = markdown.render(source.body, document, bibliography)
-    abstract, body = _abstract(source, body, file)
+    abstract, shown, body = _abstract(source, body, file)
     meta = Metadata(
         slug=re.sub(r"[^A-Za-z0-9_-]+", "-", posixpath.splitext(posixpath.basename(file))[0]),
         title=source.title,
@@ -50,7 +50,7 @@ def build(file: str, read: Callable[[str, int], bytes | None]) -> dict[str, byte
         lang=source.lang,
     )
     references = [bibliography[key] for key in document.cited]
-    html = shell.page(meta, _page(abstract, source, body, references, document), _contents(body), "none")
+    html = shell.page(meta, _page(shown, source, body, references, document), _contents(body), "none")
     return shell.files_of(meta, html, "none", _images(document, file, read))
 
 
@@ -72,15 +72,16 @@ def _bibliography(source: front.Front, file: str, read: Callable[[str, int], byt
     return bibtex.read(_text(path, read), path)
 
 
-def _abstract(source: front.Front, body: list[BodySection], file: str) -> tuple[str, list[BodySection]]:
-    """From the front matter, or from a section of that name; in one of the two."""
+def _abstract(source: front.Front, body: list[BodySection], file: str) -> tuple[str, str, list[BodySection]]:
+    """As plain text, as HTML, and the rest of the body: from the front matter, or from a section of that name."""
     own = [one for one in body if one.id == "abstract"]
     if source.abstract and own:
         raise BuildFault(file, None, "the abstract is in the front matter and in a section: keep one")
     text = source.abstract or (own[0].text if own else "")
     if not text:
         raise BuildFault(file, 1, "there is no abstract: add abstract to the front matter, or a section ## Abstract")
-    return text, [one for one in body if one.id != "abstract"]
+    shown = own[0].html if own else f"<p>{escape(text, quote=False)}</p>\n"
+    return text, shown, [one for one in body if one.id != "abstract"]
 
 
 def _shortened(text: str) -> str:
@@ -97,7 +98,7 @@ def _page(
     document: Document,
 ) -> str:
     parts = [
-        _section("abstract", "Abstract", f"<p>{escape(abstract, quote=False)}</p>\n"),
+        _section("abstract", "Abstract", abstract),
         _section("claims", "Claims", _claims(source, document)),
         *(_section(one.id, one.title, one.html) for one in body),
         _section("references", "References", _references(references)),

@@ -365,5 +365,17 @@ def _sections(parser: MarkdownIt, tokens: Sequence[Token], document: Document) -
 
 def _section(parser: MarkdownIt, ident: str, title: str, tokens: list[Token]) -> BodySection:
     html = parser.renderer.render(tokens, parser.options, {})
-    text = " ".join(token.content for token in tokens if token.type == "inline")
+    text = "".join(_plain(child) for token in tokens for child in [*(token.children or []), _BREAK])
     return BodySection(ident, title, html, " ".join(text.split()))
+
+
+_BREAK: Final = Token("softbreak", "", 0)
+
+
+def _plain(token: Token) -> str:
+    """What a reader without any markup would see; a formula as its TeX, a citation not at all."""
+    if token.type in ("text", "code_inline"):
+        return token.content
+    if token.type in ("softbreak", "hardbreak"):
+        return " "
+    return f"${token.meta['source']}$" if token.type == "formula" else ""
