@@ -22,10 +22,13 @@ from typing import Any
 from benchmarks import machine, ours, report
 from benchmarks.servers import Running, first_answer
 from benchmarks.trials import in_turn, tell
+from toolgate.policy.manifest import MANIFEST_FILE, default_file
 
 KB = 1000
 ARGUMENT_BYTES = (KB, 10 * KB, 100 * KB, 1000 * KB)
-TOOLS = (1, 10, 100, 1000)
+TOOLS = (1, 10, 100)
+MANIFEST_ROWS = 1000
+"""The most that a policy manifest may hold; the packaged rows are among them, so fewer tools are served."""
 KEYS = (1, 10, 100, 10_000)
 CONNECTIONS = (1, 4, 16, 64, 256)
 RECORDS = 1_000_000
@@ -69,8 +72,10 @@ def over_deployments(made: dict[int, ours.Deployment], size: Size) -> Points:
 
 
 def tools(folder: Path, size: Size) -> dict[str, Any]:
-    made = _deployments(folder, "tools", TOOLS, lambda home, count: ours.make(home, tools=count - 1))
-    return curve("Cost of a call, by tools in the manifest", "tools", "CPU µs a call", over_deployments(made, size))
+    packaged = len(json.loads(default_file(MANIFEST_FILE).read_bytes())["tools"])
+    counts = (*TOOLS, MANIFEST_ROWS - packaged)
+    made = _deployments(folder, "tools", counts, lambda home, count: ours.make(home, tools=count - 1))
+    return curve("Cost of a call, by number of tools", "tools served", "CPU µs a call", over_deployments(made, size))
 
 
 def keys(folder: Path, size: Size) -> dict[str, Any]:
@@ -140,8 +145,9 @@ def _start(deployment: ours.Deployment) -> float:
 
 def _grow(deployment: ours.Deployment, length: int, size: Size) -> list[float]:
     """Make one run of at least `length` records, then time what comes next."""
-    from benchmarks.ledger import entry
     from tests.homes import Home
+
+    from benchmarks.ledger import entry
 
     app = Home(deployment.home, {}).app()
     append, one = app.road.ledger.append, entry()

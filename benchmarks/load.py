@@ -253,6 +253,17 @@ class Load:
         """A server so slow that not every connection had an answer in time is measured for longer."""
 
     def run(self) -> Tally:
+        """Raises: TimeoutError: no answer for too long. ValueError: an answer that is none."""
+        links = list(self._links)
+        try:
+            self._run()
+        finally:
+            self._selector.close()
+            for link in links:
+                link.close()
+        return self.tally
+
+    def _run(self) -> None:
         if self._plan.rate is None:
             self._fill()
             self._turn_until(perf_counter() + PATIENCE_S, enough=lambda: self.tally.answers > 0)
@@ -272,9 +283,6 @@ class Load:
             self.tally.cpu_seconds = (self._server_cpu() or 0.0) - cpu
             self.tally.memory_mib = memory_mib(self._plan.server_pid)
         self._drain()
-        for link in self._links:
-            link.close()
-        return self.tally
 
     def _server_cpu(self) -> float | None:
         pid = self._plan.server_pid
