@@ -7,7 +7,7 @@ import pytest
 from tests.lra.papers import BODY, HEAD, artifact, failed, html, judge
 from toolgate.packs.lra import loads, page, scan_css, scan_js
 from toolgate.packs.lra.urls import is_external, local_path
-from toolgate.packs.lra.validate import status_of
+from toolgate.packs.lra.validate import status_of, validate
 
 EXTERNAL_HTML = [
     '<link rel="stylesheet" href="https://cdn.test/x.css">',
@@ -161,6 +161,23 @@ def test_what_a_script_or_sheet_loads_in_turn_is_followed() -> None:
         judge(paper_js=b"navigator.serviceWorker.register('w.js')", **{"w.js": b"importScripts('//x.test')"})
     ) == {"G3"}
     assert failed(judge(**{"notes/unused.js": b"fetch('//x.test')"})) == set()
+
+
+@pytest.mark.parametrize(
+    ("markup", "files"),
+    [
+        ("<script src=app.txt></script>", {"app.txt": b"fetch('//x.test')"}),
+        ("<script src=\"data:text/javascript,fetch('//x.test')\"></script>", {}),
+        ("<script src=big.js></script>", {"big.js": b"\xff"}),
+    ],
+)
+def test_a_script_that_cannot_be_looked_into_is_a_warning_not_a_pass(markup: str, files: dict[str, bytes]) -> None:
+    subject = artifact(html(body=BODY + markup), **files)
+    unread = type(subject)(
+        subject.page, subject.html, {k: v for k, v in subject.files.items() if k != "app.txt"}, subject.sizes
+    )
+    (finding, *_) = [one for one in validate(unread).findings if one.rule == "G3"]
+    assert status_of(finding) == "warn"
 
 
 def test_a_cycle_of_imports_ends() -> None:

@@ -245,7 +245,7 @@ def g3(paper: Paper) -> Iterator[Hit]:
             yield Hit(text, load.file, load.line, load.column, load.selector)
     for load in paper.loads:
         if load.level == "undecidable":
-            text = f"{load.what}: the address is computed, so only running the page would tell what it loads"
+            text = f"{load.what}: only running the page would tell what it loads"
             yield Hit(text, load.file, load.line, load.column, load.selector, warns=True)
 
 

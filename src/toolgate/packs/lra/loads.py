@@ -87,6 +87,8 @@ _ALWAYS: Final = ("paper.css", "paper.js", "sw.js")
 """Files of the artifact that are looked into even when the page does not name them literally."""
 _SRCSET: Final = re.compile(r"[^\s,][^\s]*")
 _REFRESH: Final = re.compile(r"^\s*[0-9.]*\s*[;,]?\s*(?:url\s*=\s*)?[\"']?([^\"']*)", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[a-z]+:", re.IGNORECASE)
+UNREAD: Final = "this file cannot be looked into"
 _MAX_NESTED_PAGES: Final = 3
 """`srcdoc` inside `srcdoc`: deeper is reported as undecidable."""
 
@@ -125,7 +127,8 @@ def _next_file(queue: deque[Load], pending: list[str], artifact: Artifact) -> st
 def _of_file(artifact: Artifact, name: str) -> list[Load]:
     text = artifact.text(name)
     if text is None:
-        return [Load("undecidable", name, "file", "too large or not UTF-8 text")]
+        # Not read: too large, not UTF-8, or a script under another ending than .js and .mjs.
+        return [Load("undecidable", name, UNREAD, "")]
     if name.lower().endswith(".css"):
         return [
             _load(
@@ -133,9 +136,7 @@ def _of_file(artifact: Artifact, name: str) -> list[Load]:
             )
             for load in scan_css.loads(text)
         ]
-    if name.lower().endswith((".js", ".mjs")):
-        return list(_of_script(text, name))
-    return []
+    return list(_of_script(text, name))
 
 
 def of_page(page: pages.Page, name: str, depth: int = 0) -> Iterator[Load]:
@@ -313,6 +314,8 @@ def _load(
     style: bool = False,
 ) -> Load:
     level: Level = "external" if is_external(url) else "local"
+    if level == "local" and script and _SCHEME.match(clean(url)):
+        level = "undecidable"  # a script inside a data: address
     return Load(level, file, what, url, line, column, is_script=script, is_style=style)
 
 
