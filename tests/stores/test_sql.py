@@ -238,7 +238,6 @@ def test_w08_a_url_alone_does_not_make_the_environment_cloud(tmp_path: Path) -> 
     stores.close()
 
 
-@pytest.mark.guard
 def test_stopping_postgresql_turns_the_environment_local_and_starting_it_restores_cloud(
     postgres: Postgres, tmp_path: Path
 ) -> None:
