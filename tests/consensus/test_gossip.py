@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from toolgate.packs.consensus.gossip import (
     read_reply,
 )
 from toolgate.packs.consensus.node import Node
-from toolgate.packs.consensus.service import Gossip
+from toolgate.packs.consensus.service import Gossip, GossipService
 from toolgate.packs.consensus.settings import Peer, addresses, peers_of
 from toolgate.packs.consensus.store import enter, pack, record, unpack
 
@@ -457,3 +458,27 @@ def test_what_there_was_no_room_for_is_asked_for_again(four: list[Office], monke
     monkeypatch.setattr(store, "MAX_OPEN_ROUNDS", 100)
     room.talk(20)
     assert status(four[1]).messages == 6
+
+
+def test_stop_ends_a_loop_that_lost_its_cancellation(four: list[Office]) -> None:
+    """As `asyncio.wait_for` of Python 3.11 does when result and cancellation meet."""
+
+    class Deaf:
+        async def exchange(self, peer: Peer, request: Request) -> Reply:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+            raise ToolError("TIMEOUT", "no answer")
+
+    node = four[0].node()
+    settings = four[0].settings | {"gossip_ms": 50}
+    service = GossipService()
+    service._gossip = Gossip(node, peers_of(settings, node.signer.sender), [Deaf()], settings)
+
+    async def run() -> None:
+        assert service._gossip is not None
+        service._task = asyncio.create_task(service._gossip.run())
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(5):
+            await service.stop()
+
+    asyncio.run(run())

@@ -145,6 +145,8 @@ class Gossip:
     peers: list[Peer]
     wires: list[Wire]
     settings: dict[str, Any]
+    stopping: bool = False
+    """Beside cancelling the task: `asyncio.wait_for` of Python 3.11 may lose a cancellation that comes with a result."""
     _turn: int = 0
     _next: int = 0
     _penalty: dict[bytes, tuple[int, int]] = field(default_factory=dict)
@@ -155,7 +157,7 @@ class Gossip:
     _epoch_since: float = 0.0
 
     async def run(self) -> None:
-        while True:
+        while not self.stopping:
             try:
                 await self.turn()
                 self._fault = ""
@@ -270,6 +272,7 @@ class GossipService:
     """Starts and stops the loop with the server."""
 
     def __init__(self) -> None:
+        self._gossip: Gossip | None = None
         self._task: asyncio.Task[None] | None = None
         self._nats: NatsWire | None = None
 
@@ -293,10 +296,12 @@ class GossipService:
                 await self._nats.open()
             wires.insert(0, self._nats)
         peers = peers_of(ctx.settings, node.signer.sender)
-        self._task = asyncio.create_task(Gossip(node, peers, wires, dict(ctx.settings)).run(), name="consensus-gossip")
+        self._gossip = Gossip(node, peers, wires, dict(ctx.settings))
+        self._task = asyncio.create_task(self._gossip.run(), name="consensus-gossip")
 
     async def stop(self) -> None:
-        if self._task is not None:
+        if self._task is not None and self._gossip is not None:
+            self._gossip.stopping = True
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
