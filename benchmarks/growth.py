@@ -114,27 +114,26 @@ def connections(folder: Path, size: Size) -> dict[str, Any]:
 
 def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
     """A log that grows tenfold each time: what the next record costs, what a start costs, what verifying costs."""
-    deployment = ours.make(folder / "ledger")
     record: Points = {}
     start: Points = {}
     verify: Points = {}
     length = 10
     while length <= most:
-        record[str(length)] = _grow(deployment, length, size)
-        answers, _ = deployment.recorded()
-        begun = [_start(deployment) for _ in range(size.rounds)]
-        if deployment.recorded()[0] != answers + size.rounds:
-            raise ours.AuditFault("a start-up answer is not in the log")
-        start[str(length)] = begun
+        record[str(length)] = _append(ours.make(folder / f"next-{length}"), length, size.rounds)
+        deployment = ours.make(folder / f"log-{length}")
+        _append(deployment, length, 0)
+        start[str(length)] = [_start(deployment) for _ in range(size.rounds)]
         before = time.perf_counter()
-        deployment.verify()
+        deployment.check(length + size.rounds)
         verify[str(length)] = [time.perf_counter() - before]
         tell(f"a log of {length} records")
         length *= 10
     return {
         "ledger-record": curve("Cost of the next record, by length of the log", "records", "CPU µs a record", record),
         "ledger-start": curve("Start to first answer, by length of the log", "records", "s", start),
-        "ledger-verify": curve("Verifying the log, by its length", "records", "s", verify, linear=True),
+        "ledger-verify": curve(
+            "toolgate audit verify, its own start included, by length of the log", "records", "s", verify, linear=True
+        ),
     }
 
 
@@ -143,18 +142,19 @@ def _start(deployment: ours.Deployment) -> float:
         return first_answer(server)
 
 
-def _grow(deployment: ours.Deployment, length: int, size: Size) -> list[float]:
-    """Make one run of at least `length` records, then time what comes next."""
-    from tests.homes import Home
-
+def _append(deployment: ours.Deployment, length: int, rounds: int) -> list[float]:
+    """Write one run of `length` records, then time `rounds` times what comes next: CPU µs a record."""
+    from benchmarks.deployment import bench_home  # noqa: F401 (importing it makes the bench pack known here)
     from benchmarks.ledger import entry
+    from toolgate.app import build
+    from toolgate.config import load_settings
 
-    app = Home(deployment.home, {}).app()
+    app = build(load_settings(deployment.home, {}, {}))
     append, one = app.road.ledger.append, entry()
     for _ in range(length):
         append(one)
     found = []
-    for _ in range(size.rounds):
+    for _ in range(rounds):
         before = time.thread_time()
         for _ in range(SAMPLE):
             append(one)

@@ -33,6 +33,8 @@ NUMBERS = 84
 
 def short(value: float) -> str:
     """A number as a person would write it."""
+    if value == 0:
+        return "0"
     if value >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     if value >= 100:
@@ -67,7 +69,7 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
     too, where in proportion means straight.
     """
     left, right, top, bottom = 64, WIDTH - 40, 64, 260
-    levels = _decades(points) if linear else _quarters(points)
+    levels = _decades(points) if linear else _steps(points)
     first, last = (math.log10(points[end][0]) for end in (0, -1))
     width = (last - first) or 1.0
 
@@ -84,7 +86,7 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
     parts = [_text(16, 26, title, "title"), _text(WIDTH - 16, 26, unit, "soft", anchor="end")]
     for level in levels:
         parts.append(f'<path class="grid" d="M{left} {height_of(level):.1f}H{right}"/>')
-        parts.append(_text(left - 8, height_of(level) + 4, short(level), "soft", anchor="end"))
+        parts.append(_text(left - 8, height_of(level) + 4, f"{level:g}", "soft", anchor="end"))
     parts += [f'<path class="band" d="{band}Z"/>', f'<path class="curve" d="{line}"/>']
     for x, each in points:
         across, down = at(x, each.median).split()
@@ -95,9 +97,13 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
     return _document(bottom + 58, title, parts)
 
 
-def _quarters(points: Sequence[tuple[float, Spread]]) -> list[float]:
-    largest = max(each.high for _, each in points) * 1.15 or 1.0
-    return [largest * share for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+def _steps(points: Sequence[tuple[float, Spread]]) -> list[float]:
+    """From zero to above the highest value, in steps of 1, 2 or 5 times a power of ten."""
+    largest = max(each.high for _, each in points) * 1.1
+    rough = largest / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [step * number for number in range(math.ceil(largest / step) + 1)]
 
 
 def _decades(points: Sequence[tuple[float, Spread]]) -> list[float]:
