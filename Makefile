@@ -58,6 +58,9 @@ bench-quick: $(VENV)/.dev  ## The same in about a minute, without thresholds
 bench-road: $(VENV)/.dev  ## What each step of the road costs, in process
 	$(BIN)/python -m benchmarks.road $(ARGS)
 
+golden: $(VENV)/.dev  ## Rewrite the golden audit log from two real servers
+	$(BIN)/python -m tests.ledger.replay
+
 docs: $(VENV)/.dev  ## Rewrite the generated references
 	$(BIN)/python scripts/reference.py
 

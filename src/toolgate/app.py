@@ -23,6 +23,7 @@ from toolgate.gate.permit import Grant, Permits
 from toolgate.gate.road import Road, Ticket
 from toolgate.gate.validate import SchemaRegistry
 from toolgate.ledger import LOG_PATH, Anchors, LocalLedger, Rules, arguments_digest, open_ledger
+from toolgate.ledger.files import KEY_FILE
 from toolgate.model.clock import DeterministicIds, RandomIds, SystemClock
 from toolgate.model.tool import Context, ServiceContext
 from toolgate.packs.loader import load_packs
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 COMPUTE_WORKERS: Final = max(2, os.cpu_count() or 2)
 """Worker processes at most: one a core, and never so few that one slow document stops all others."""
-LEDGER_KEY: Final = "audit.key"
 _LOCAL: Final[tuple[Environment, tuple[str, ...]]] = ("local", ())
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ def _open_ledger(settings: Settings, clock: Clock) -> LocalLedger:
     return open_ledger(
         settings.paths.runs / LOG_PATH,
         clock=clock,
-        key_file=settings.paths.secrets / LEDGER_KEY,
+        key_file=settings.paths.secrets / KEY_FILE,
         rules=Rules(chosen.segment_bytes, chosen.checkpoint_seconds, chosen.checkpoint_records, chosen.retention_days),
         anchors=Anchors(chosen.anchor_file, chosen.anchor_command),
         deterministic=settings.deterministic_ids,

@@ -92,8 +92,9 @@ class Road:
         grant = self.permits.permit(caller, call.tool)  # 2
         self.rate.take(caller)  # 3
         self.slots.take(caller)
-        ids = self.ids.for_call(grant.tool.canonical_id, call.arguments)
         digest, size = self.digest(grant.io.secrets, call.arguments)
+        # Deterministic ids are made of the arguments; where one is secret, of their digest, which leaves it out.
+        ids = self.ids.for_call(grant.tool.canonical_id, digest if grant.io.secrets else call.arguments)
         ticket = Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
         self.under_way.add(ticket)
         return ticket
