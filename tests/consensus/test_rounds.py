@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given, settings
@@ -230,3 +231,19 @@ def test_network_id_changes_with_any_arbiter_and_with_the_window_but_not_with_or
     assert len(ids) == 20
     assert Network(reversed(GOOD), WINDOW).id == network_of(4).id
     assert network_of(1).senders == (sender_id(network_of(1).public_keys[0]),)
+
+
+@pytest.mark.parametrize("believers", list(product((0, 1), repeat=3)), ids=str)
+def test_every_interleaving_of_a_twins_round_ends_alike(believers: tuple[int, ...]) -> None:
+    """Twins, exhaustively: one identity says two things, each honest arbiter hears either first; all 120 arrival orders."""
+    network = network_of(4)
+    votes = [unsigned(network, 0, 1, statement(said)) for said in (0, 1)]
+    votes += [unsigned(network, index, 1, statement(said)) for index, said in enumerate(believers, start=1)]
+    digests = set()
+    for order in permutations(votes):
+        one = Round(network, 1)
+        play(one, list(order))
+        digests.add(one.digest())
+        assert len(one.certificates) <= 1
+        assert [proof.first.sender for proof in one.equivocations()] == [network.senders[0]]
+    assert len(digests) == 1
