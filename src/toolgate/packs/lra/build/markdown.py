@@ -94,7 +94,7 @@ def _table_open(_self: Any, tokens: Sequence[Token], index: int, *_: Any) -> str
     """A wide table scrolls by itself and can be reached by keyboard."""
     label = tokens[index].meta.get("label")
     name = f'aria-labelledby="{label}"' if label else 'aria-label="Table"'
-    return f'<div class="scroll prose-table" tabindex="0" role="region" {name}><table>\n'
+    return f'<div class="scroll prose-table" tabindex="0" role="group" {name}><table>\n'
 
 
 def _ready(_self: Any, tokens: Sequence[Token], index: int, *_: Any) -> str:
