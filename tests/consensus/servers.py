@@ -9,13 +9,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +24,6 @@ from toolgate.powers.sql import SqlStores
 
 PATIENCE_S = 30.0
 """Seconds for a process to start or to answer on a busy machine."""
-
-
-@cache
-def site() -> str:
-    """A place from which the pack is found by its entry point; empty when the installation offers it already."""
-    if entry_points(group="toolgate.packs", name="consensus"):
-        return ""
-    place = Path(tempfile.mkdtemp(prefix="toolgate-site-"))
-    info = place / "consensus_offer-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: consensus-offer\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[toolgate.packs]\nconsensus = toolgate.packs.consensus:PACK\n")
-    sys.path.insert(0, str(place))
-    return str(place)
-
-
-def run_environment(**more: str) -> dict[str, str]:
-    base = environment(**more)
-    return base | {"PYTHONPATH": ":".join(part for part in (base["PYTHONPATH"], site()) if part)}
 
 
 class Link:
@@ -129,7 +106,7 @@ class Arbiter:
         errors = (self.home.path / "stderr.txt").open("ab")
         self.process = subprocess.Popen(
             [TOOLGATE, "serve", "--port", "0", "--json", "--home", str(self.home.path)],
-            env=run_environment(),
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=errors,
         )
@@ -195,7 +172,6 @@ class Arbiter:
 
 
 def make_arbiter(path: Path, settings: str = "") -> Arbiter:
-    site()
     home = make_home(path, packs=["governance", "consensus"], settings="")
     (path / "secrets").mkdir(mode=0o700, exist_ok=True)
     arbiter = Arbiter(path.name, home)

@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.consensus.nodes import Office, ballot, council, event
-from tests.consensus.servers import PATIENCE_S, Arbiter, Link, connect, make_arbiter, make_twin, run_environment
-from tests.homes import TOOLGATE
+from tests.consensus.servers import PATIENCE_S, Arbiter, Link, connect, make_arbiter, make_twin
+from tests.homes import TOOLGATE, environment
 from tests.support import need
 from toolgate.errors import StartRefused, StoreUnavailable
 from toolgate.model.clock import SystemClock
@@ -63,7 +63,7 @@ def people(arbiter: Arbiter, *arguments: str) -> subprocess.CompletedProcess[str
     """The same as a process of its own: what a person really sees."""
     return subprocess.run(
         [TOOLGATE, "consensus", *arguments, "--home", str(arbiter.home.path)],
-        env=run_environment(),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
