@@ -20,6 +20,8 @@ from benchmarks import machine, peers, report, trials
 from benchmarks.ours import AuditFault
 from benchmarks.servers import WrongAnswers
 
+TRIALS = (trials.over_http, trials.over_stdio, trials.refusals, trials.start_up, trials.kills)
+
 
 def measure(size: trials.Size) -> dict[str, Any]:
     """Raises: WrongAnswers, AuditFault."""
@@ -27,7 +29,7 @@ def measure(size: trials.Size) -> dict[str, Any]:
     audit: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         results |= trials.in_process(size)
-        for trial in (trials.over_http, trials.over_stdio, trials.refusals, trials.start_up, trials.kills):
+        for trial in (*TRIALS, trials.gateway) if size.faces else TRIALS:
             found = trial(Path(name), size)
             audit |= found.pop("audit", {})
             results |= found

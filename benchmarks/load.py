@@ -49,6 +49,8 @@ class Plan:
     """Connections take them in turn; none: no key is sent."""
     rate: float | None = None
     """Requests a second in the open loop; None: closed loop."""
+    poll_s: float = 0.0
+    """How long the load sleeps when nothing has come: above 0 where it shares its core with an upstream server."""
     server_pid: int | None = None
     until_gone: bool = False
     """Run until the server closes every connection, and tell the request id of every answer."""
@@ -315,7 +317,7 @@ class Load:
 
     def _turn(self, now: float, last: float) -> float:
         """Take what has come. Returns when something last came. Raises: TimeoutError."""
-        ready = self._selector.select(0)
+        ready = self._selector.select(self._plan.poll_s)
         if not ready:
             if now - last > PATIENCE_S:
                 raise TimeoutError(f"no answer for {PATIENCE_S:.0f} s")

@@ -102,8 +102,14 @@ and checks status, id and echoed fields; one wrong answer ends the run. After ea
 equal the answers that clients got, and `toolgate audit verify` must pass. Absolute numbers differ from machine to machine:
 compare ratios, and mind their spread.
 
-What this does not show: TLS, several machines, tools that wait or compute (they dwarf all of this), and other gateways.
+What this does not show: TLS, several machines, tools that wait or compute (they dwarf all of this), and gateways at their best.
 """
+
+
+GATEWAY = """
+ContextForge, as installed: SQLite, one worker, JWT authentication. It forwards each call to the SDK's server, which runs on
+the other core, so the two do not do the same work; this is for scale. It was not tuned.
+""".strip()
 
 
 def _conditions(results: Results) -> str:
@@ -124,6 +130,8 @@ def tables(results: Results, growth: Results | None = None) -> str:
         parts += ["## Over HTTP", _rates(results["http"], "connections"), "Ratios of calls a second:", _ratios(results)]
     if "stdio" in results:
         parts += ["## Over stdio", _rates(results["stdio"], "in flight")]
+    if "gateway" in results:
+        parts += ["## Beside a gateway", GATEWAY, _rates(results["gateway"], "connections")]
     if "start" in results:
         parts += ["## Start and memory", _start(results)]
     if "refusals" in results:

@@ -54,7 +54,9 @@ class Running:
             stderr=subprocess.DEVNULL,
             preexec_fn=lambda: machine.pin(0, self.server_core),  # noqa: PLW1509 (no thread runs here yet)
         )
-        self.port = 0 if target.over_stdio else self._announced_port()
+        ready = {} if target.over_stdio else self._announced()
+        self.port = int(str(ready.get("url", ":0")).rpartition(":")[2])
+        self.keys: tuple[str, ...] = (ready["token"],) if "token" in ready else target.keys
 
     def __enter__(self) -> Running:
         return self
@@ -66,7 +68,8 @@ class Running:
     def pid(self) -> int:
         return self.process.pid
 
-    def _announced_port(self) -> int:
+    def _announced(self) -> dict[str, Any]:
+        """The line in which a server over HTTP tells its address, and perhaps a key it has made."""
         assert self.process.stdout is not None
         overdue = threading.Timer(PATIENCE_S, self.process.kill)
         overdue.start()
@@ -74,7 +77,7 @@ class Running:
         overdue.cancel()
         if not line:
             raise RuntimeError(f"{self.target.name} did not start: {' '.join(self.target.command)}")
-        return int(str(json.loads(line)["url"]).rpartition(":")[2])
+        return dict(json.loads(line))
 
     def stop(self) -> None:
         if self.process.stdin is not None:
@@ -103,7 +106,7 @@ class Running:
             seconds=seconds,
             port=self.port,
             pipes=pipes,
-            keys=more.pop("keys", self.target.keys),
+            keys=more.pop("keys", self.keys),
             server_pid=more.pop("server_pid", self.pid),
             **more,
         )

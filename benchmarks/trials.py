@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import resource
 import statistics
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,6 +135,38 @@ def over_stdio(folder: Path, size: Size) -> dict[str, Any]:
             tell(f"stdio round {number + 1} of {size.rounds}")
     deployment.check(answers)
     return {"stdio": table, "audit": {"stdio": answers}}
+
+
+GATEWAY_CONNECTIONS = (1, 10)
+"""At 64 connections ContextForge answers nothing for seconds."""
+
+
+def gateway(folder: Path, size: Size) -> dict[str, Any]:
+    """A gateway beside us, for scale: it also authenticates and keeps a record, but forwards the call."""
+    try:
+        peers.install(peers.CONTEXTFORGE)
+    except subprocess.CalledProcessError:
+        tell("ContextForge does not install here: left out")
+        return {}
+    place = folder / "contextforge"
+    place.mkdir()
+    deployment = ours.make(folder / "gateway")
+    table: dict[str, dict[str, Rounds]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    answers = 0
+    with Running(peers_over_http()["SDK"]) as upstream, Running(deployment.over_http()) as governed:
+        machine.pin(upstream.pid, upstream.load_core)
+        command = tuple(peers.CONTEXTFORGE.command("gateway.py", str(upstream.port), str(place)))
+        target = Target("ContextForge", command, wire.Exchange("gateway", data_at=PLAIN_DATA))
+        with Running(target) as forwarding:
+            for number in range(size.rounds):
+                for connections in GATEWAY_CONNECTIONS:
+                    for server in in_turn([governed, forwarding], number):
+                        found = server.measure(connections, size.seconds, poll_s=0.05)
+                        keep(table[server.target.name][str(connections)], found)
+                        answers += found["answers"] if server is governed else 0
+                tell(f"gateway round {number + 1} of {size.rounds}")
+    deployment.check(answers)
+    return {"gateway": table, "audit": {"gateway": answers}}
 
 
 REFUSALS: tuple[wire.Case, ...] = ("good", "wrong key", "wrong role", "broken JSON", "bad arguments", "too fast")

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-Face = Literal["modern", "handshake", "mrt", "rpc", "stdio"]
+Face = Literal["modern", "handshake", "mrt", "rpc", "stdio", "gateway"]
 Case = Literal["good", "wrong key", "wrong role", "broken JSON", "bad arguments", "too fast"]
 
 FIRST_ID: Final = 1_000_000_000
@@ -21,6 +21,8 @@ FIRST_COUNT: Final = 100_000
 COUNTS: Final = 900_000
 TOOL: Final = "bench_echo"
 RPC_TOOL: Final = "mcp.tool:bench.echo"
+GATEWAY_TOOL: Final = "up-bench-echo"
+"""What ContextForge calls the tool `bench_echo` of its upstream `up`."""
 ADMIN_TOOL: Final = "bench_more0"
 """A tool that the deployment of the refusals gives to administrators only."""
 MODERN: Final = "2026-07-28"
@@ -30,7 +32,13 @@ META: Final = {
     "io.modelcontextprotocol/clientInfo": {"name": "load", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-PATHS: Final[Mapping[Face, str]] = {"modern": "/mcp", "handshake": "/mcp", "mrt": "/mrt_dispatch", "rpc": "/rpc"}
+PATHS: Final[Mapping[Face, str]] = {
+    "modern": "/mcp",
+    "handshake": "/mcp",
+    "mrt": "/mrt_dispatch",
+    "rpc": "/rpc",
+    "gateway": "/rpc",
+}
 STATUSES: Final[Mapping[Case, int]] = {
     "good": 200,
     "wrong key": 401,
@@ -58,7 +66,7 @@ class Exchange:
         """A template for two numbers: the id (where the face has one) and the count."""
         count: Any = "many" if self.case == "bad arguments" else _COUNT
         arguments = {"text": self.text, "count": count, "flag": True}
-        name = ADMIN_TOOL if self.case == "wrong role" else TOOL
+        name = self._tool()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": _ID}
         if self.face == "mrt":
             message = {"tool": name, "args": arguments}
@@ -66,10 +74,15 @@ class Exchange:
             params = {"tool": RPC_TOOL, "input": arguments}
             message |= {"method": "mcp.tool.invoke", "params": params}
         else:
-            meta = {} if self.face == "handshake" else {"_meta": META}
+            meta = {"_meta": META} if self.face in ("modern", "stdio") else {}
             message |= {"method": "tools/call", "params": {"name": name, "arguments": arguments} | meta}
         encoded = orjson.dumps(message)
         return encoded[:-1] if self.case == "broken JSON" else encoded
+
+    def _tool(self) -> str:
+        if self.face == "gateway":
+            return GATEWAY_TOOL
+        return ADMIN_TOOL if self.case == "wrong role" else TOOL
 
     def requests(self, head: bytes = b"", tail: bytes = b"") -> Callable[[int], bytes]:
         """Number -> the whole request. Everything but its numbers is laid out once."""
@@ -92,12 +105,11 @@ class Exchange:
             f"Content-Length: {len(self.body())}",
         ]
         if key is not None:
-            lines.append(f"X-MCP-API-Key: {key}")
+            lines.append(f"Authorization: Bearer {key}" if self.face == "gateway" else f"X-MCP-API-Key: {key}")
         if session is not None:
             lines.append(f"Mcp-Session-Id: {session}")
         if self.face == "modern":
-            name = ADMIN_TOOL if self.case == "wrong role" else TOOL
-            lines += [f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", f"Mcp-Name: {name}"]
+            lines += [f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", f"Mcp-Name: {self._tool()}"]
         if self.face == "handshake":
             lines.append(f"MCP-Protocol-Version: {HANDSHAKE}")
         return "\r\n".join([*lines, "", ""]).encode()

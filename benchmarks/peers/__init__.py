@@ -33,6 +33,8 @@ FASTMCP = Peer("fastmcp", ("fastmcp==4.1.2", *SERVER))
 """4.1.3 and 4.1.4 ask for a release of certifi that the package index did not have when this was pinned."""
 ASGI = Peer("asgi", (*SERVER, "orjson==3.13.0"))
 PEERS = (SDK, FASTMCP, ASGI)
+CONTEXTFORGE = Peer("contextforge", ("mcp-contextforge-gateway==1.0.7.post20260921",))
+"""A gateway: it forwards each call to another server. Left out where it does not install."""
 
 
 def install(peer: Peer) -> None:
