@@ -112,7 +112,7 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
         )
 
     answer = asyncio.run(road.travel(ticket))
-    entry = road._entry(ticket, "outcome", 0.0, environment=environment, output_bytes=10)
+    entry = road._entry(ticket, "outcome", 0.0, status="ok", environment=environment, output_bytes=10)
     return {
         "decode strict JSON": lambda: strictjson.loads(whole.body),
         "read the MCP message": lambda: mcp.call_of(mcp.read(body, routing), "http"),  # type: ignore[arg-type]

@@ -78,8 +78,7 @@ def _settle(ended: Callable[[], Any], *, cancelled: bool = False) -> Outcome:
     try:
         result = ended()
     except ToolError as said:
-        happening = Happening.NOT_THERE if said.missing else Happening.TOOL_SAID_NO
-        return Outcome(happening, _error_result(said.code, said.text, said.data), said.code.lower(), said.text)
+        return _said(said)
     except asyncio.CancelledError:
         return _failed("cancelled", "The call was cancelled.") if cancelled else _failed("crashed", "The tool failed.")
     except StoreUnavailable:
@@ -93,6 +92,17 @@ def _settle(ended: Callable[[], Any], *, cancelled: bool = False) -> Outcome:
     if result.success:
         return Outcome(Happening.OK, result)
     return Outcome(Happening.TOOL_SAID_NO, result, (result.code or "failed").lower(), result.message)
+
+
+def _said(said: ToolError) -> Outcome:
+    """The tool says no. What it says of its arguments (INVALID_INPUT) is a fault of the arguments, as if a schema had said it."""
+    result = _error_result(said.code, said.text, said.data)
+    if said.code == "INVALID_INPUT":
+        reason = said.data.get("reason") if isinstance(said.data, dict) else None
+        return Outcome(Happening.BAD_ARGUMENTS, result, reason or "invalid_input")
+    return Outcome(
+        Happening.NOT_THERE if said.missing else Happening.TOOL_SAID_NO, result, said.code.lower(), said.text
+    )
 
 
 def _failed(reason: str, text: str) -> Outcome:

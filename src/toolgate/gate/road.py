@@ -187,7 +187,7 @@ class Road:
     async def _intend(self, ticket: Ticket) -> None:
         """Step 5. Raises: Refusal UNAVAILABLE."""
         try:
-            place = self.ledger.append(self._entry(ticket, "intent", self.clock.wall(), durable=True))
+            place = self.ledger.append(self._entry(ticket, "intent", self.clock.wall(), status="ok", durable=True))
             await self.ledger.durable(place)
         except LedgerUnavailable:
             raise Refusal(Happening.UNAVAILABLE, _NOT_WRITTEN) from None
@@ -241,7 +241,9 @@ class Road:
             environment=environment,
             decision=envelope.decision,
             clamps=envelope.clamps,
-            error=None if good else _error_of(outcome.happening, envelope.code, outcome.reason),
+            status="ok" if good else "error",
+            # A code beside a success (a circuit breaker that opened) is an event, too.
+            error=None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason),
             output_bytes=len(checked.data_json),
         )
         try:
@@ -279,7 +281,6 @@ class Road:
             ids=ticket.ids,
             wall=wall,
             tool_id=ticket.grant.tool.canonical_id,
-            status="error" if more.get("error") else "ok",
             caller=ticket.caller,
             tier=ticket.grant.tier,
             arguments_digest=ticket.digest,
