@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 
@@ -67,6 +68,9 @@ class DictShelf:
         if round_id not in self.rounds:
             self.rounds[round_id] = self.round_type(self.network, round_id)
         return self.rounds[round_id]
+
+    def load(self, ids: Iterable[int]) -> None:
+        """They are all in memory."""
 
     def at_level(self, level: Level) -> list[int]:
         return sorted(number for number, each in self.rounds.items() if each.level == level)

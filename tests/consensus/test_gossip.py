@@ -391,6 +391,22 @@ def test_schedule_seals_by_turns_and_steps_in_for_a_silent_arbiter(four: list[Of
     assert asyncio.run(run()) == [0, 0, 0, 1, 1]
 
 
+def test_liar_cannot_rush_epochs_past_a_schedule(four: list[Office]) -> None:
+    room = Room(four)
+    for office in four:
+        office.settings["seal_every_s"] = 3600
+    round_id = four[0].call("consensus_propose", event=event())["round_id"]
+    room.talk(2)
+    for office in four[1:]:
+        office.call("consensus_vote", round_id=round_id, vote=ballot())
+    room.talk(2)
+    node = four[0].node()
+    for _ in range(3):
+        asyncio.run(node.run(lambda c: engine.seal(c, node.network, node.signer, "now")))
+        room.talk(2)
+    assert {status(office).epoch for office in four} == {0}
+
+
 def sender_key(office: Office) -> bytes:
     return bytes.fromhex(office.public_key)
 

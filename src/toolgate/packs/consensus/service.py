@@ -175,9 +175,7 @@ class Gossip:
         for result in await asyncio.gather(*(self._with(peer) for peer in self._chosen()), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-        node = self.node
-        await node.run(lambda conn: engine.accept_checkpoints(conn, node.network, node.signer, node.recorded()))
-        await self._seal_if_due()
+        await self._keep_epochs()
 
     def _chosen(self) -> list[Peer]:
         """The next ones in turn, without those that failed lately. No randomness: everybody comes round."""
@@ -248,19 +246,26 @@ class Gossip:
                 fault = caught
         raise fault
 
-    async def _seal_if_due(self) -> None:
-        """The arbiter whose turn it is seals first; each next one a period later, should it be away."""
+    async def _keep_epochs(self) -> None:
+        """Accept checkpoints of others, and propose our own when it is our turn. The clock is here, not in the domain."""
         node, period = self.node, self.settings["seal_every_s"]
-        if not period or node.signer.sender not in node.network.keys:
-            return
         epoch = (await node.run(lambda connection: glance(connection, node.network))).epoch
         now = node.clock.monotonic()
         if epoch != self._epoch:
             self._epoch, self._epoch_since = epoch, now
-        distance = (node.network.index_of(node.signer.sender) - epoch) % node.network.size
-        if now - self._epoch_since < period * (1 + distance):
-            return
-        self._epoch_since = now
+        age = now - self._epoch_since
+        # Without this a single liar could rush epochs, and with them the dispute window, as fast as it can sign.
+        if age >= period / 2:
+            await node.run(lambda conn: engine.accept_checkpoints(conn, node.network, node.signer, node.recorded()))
+        if period and node.signer.sender in node.network.keys:
+            # The arbiter whose turn it is seals first; each next one a period later, should it be away.
+            distance = (node.network.index_of(node.signer.sender) - epoch) % node.network.size
+            if age >= period * (1 + distance):
+                self._epoch_since = now
+                await self._seal()
+
+    async def _seal(self) -> None:
+        node = self.node
         try:
             await node.run(lambda connection: engine.seal(connection, node.network, node.signer, node.recorded()))
         except ToolError as fault:

@@ -30,6 +30,10 @@ class Shelf(Protocol):
         """The round; a new, empty one when nothing of it is known."""
         ...
 
+    def load(self, ids: Iterable[int]) -> None:
+        """These rounds will be asked for next: one look for all of them."""
+        ...
+
     def at_level(self, level: Level) -> list[int]:
         """Ids of the rounds at exactly this level, ascending."""
         ...
@@ -62,6 +66,7 @@ class Replica:
             if round_id == sealing_round:
                 continue
             effects += [(round_id, each) for each in self.shelf.get(round_id).reach(self.epoch, seal.certificate)]
+        self.shelf.load(round_id for round_id, _ in seal.checkpoint.leaves)
         for round_id, _ in seal.checkpoint.leaves:
             rises = self.shelf.get(round_id).anchor(self.epoch, seal.certificate, seal.checkpoint)
             effects += [(round_id, each) for each in rises]
@@ -92,6 +97,7 @@ def may_accept(checkpoint: Checkpoint, epoch: int, shelf: Shelf) -> str | None:
     """
     if checkpoint.epoch != epoch:
         return "STALE_EPOCH"
+    shelf.load(round_id for round_id, _ in checkpoint.leaves)
     for round_id, leaf in checkpoint.leaves:
         certificate = shelf.get(round_id).accepted()
         if certificate is None or certificate.leaf() != leaf:
