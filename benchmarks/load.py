@@ -322,10 +322,11 @@ class Load:
             if now - last > PATIENCE_S:
                 raise TimeoutError(f"no answer for {PATIENCE_S:.0f} s")
             return last
+        woken = perf_counter()
         for key, _ in ready:
             self._take(key.data)
         done = perf_counter()
-        self.tally.busy_seconds += done - now
+        self.tally.busy_seconds += done - woken
         return done
 
     def _take(self, link: HttpLink | PipeLink) -> None:

@@ -118,9 +118,16 @@ def _conditions(results: Results) -> str:
     return (
         f"Measured {results['date']} on {about['processor']}, {about['cores']} cores, {about['system']}, "
         f"Python {about['python']}. {results['rounds']} interleaved rounds of {results['seconds']:g} s; other processes "
-        f"used {results.get('others_used', 0):.0%} of the machine. Cells are medians, with the lowest and highest round "
+        f"used {results.get('others_used', 0):.0%} of the machine, and the load was busy at most "
+        f"{_busiest(results):.0%} of its time. Cells are medians, with the lowest and highest round "
         f"in brackets; ratios are taken round by round.\n\nVersions: {versions}."
     )
+
+
+def _busiest(results: Results) -> float:
+    """Near 100 % the load would be the limit, and not the server."""
+    rows = results.get("http", {}).values()
+    return max((spread(found["load_busy"]).median for columns in rows for found in columns.values()), default=0.0)
 
 
 def tables(results: Results, growth: Results | None = None) -> str:

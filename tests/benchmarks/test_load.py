@@ -78,7 +78,7 @@ def serving(answerer: Answerer) -> Iterator[int]:
 
 def run(answerer: Answerer, exchange: wire.Exchange = GOOD, **more: Any) -> Tally:
     with serving(answerer) as port:
-        values: dict[str, Any] = {"connections": 2, "seconds": 0.02, "warm_seconds": 0.0} | more
+        values: dict[str, Any] = {"connections": 2, "seconds": 0.02, "warm_seconds": 0.0, "poll_s": 0.001} | more
         return Load(Plan(exchange=asdict(exchange), port=port, **values)).run()
 
 
@@ -167,7 +167,7 @@ def test_in_the_open_loop_waiting_for_a_free_connection_counts_as_latency() -> N
         pause.wait(0.02)
         return response(right(request))
 
-    tally = run(slow, connections=1, rate=500.0, seconds=0.2)
+    tally = run(slow, connections=1, rate=500.0, seconds=0.5)
     assert tally.wrong == 0
     assert max(tally.latencies) > 0.06  # at 500/s and 20 ms each, the queue grows; a closed loop would say 20 ms
 
