@@ -1,5 +1,6 @@
 # Two commands matter on a fresh clone: `make run` and `make test`. Both do all of their own set-up.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v $$p && break; done)
+export PATH := $(or $(PATH),/usr/local/bin:/usr/bin:/bin)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
