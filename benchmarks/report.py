@@ -87,6 +87,8 @@ access log, which is their best.
 
 ![Calls a second](benchmarks/rate.svg)
 ![CPU a call](benchmarks/cpu.svg)
+![Start to first right answer](benchmarks/start.svg)
+![Memory at rest](benchmarks/memory.svg)
 """
 
 REPEAT = """
@@ -197,8 +199,7 @@ def _start(results: Results) -> str:
         for name, found in results["start"].items():
             yield [name, *(shown(spread(found[key])) for key in ("seconds", "mib", "mib_loaded"))]
 
-    pictures = "![Start](benchmarks/start.svg)\n![Memory](benchmarks/memory.svg)"
-    return _table(["server", "s to first right answer", "MiB at rest", "MiB under load"], rows()) + "\n\n" + pictures
+    return _table(["server", "s to first right answer", "MiB at rest", "MiB under load"], rows())
 
 
 def _refusals(table: Mapping[str, Any]) -> str:
