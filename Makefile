@@ -59,6 +59,9 @@ bench-quick: $(VENV)/.dev  ## The same in about a minute, without thresholds
 bench-road: $(VENV)/.dev  ## What each step of the road costs, in process
 	$(BIN)/python -m benchmarks.road $(ARGS)
 
+page-bench: $(VENV)/.dev  ## Lighthouse on fresh papers (needs Node with npm and Chromium); noisy, never a gate
+	$(BIN)/python -m scripts.page_bench.run $(ARGS)
+
 golden: $(VENV)/.dev  ## Rewrite the golden audit log from two real servers
 	$(BIN)/python -m tests.ledger.replay
 

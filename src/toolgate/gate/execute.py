@@ -38,11 +38,11 @@ class Outcome:
 class Execution:
     """One handler under way. `cancel` is for a caller that went away; `on_end` fires once, when the handler has ended."""
 
-    def __init__(self, tool: Tool, on_end: Callable[[], None]) -> None:
+    def __init__(self, tool: Tool, on_end: Callable[[], None], *, cancelled: bool = False) -> None:
         self._tool = tool
         self._on_end = on_end
         self._cancel: Callable[[], None] = _nothing
-        self.cancelled = False
+        self.cancelled = cancelled
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -63,6 +63,8 @@ class Execution:
             # A thread is not stopped because its caller left: its effect would be torn. Only the deadline stops it.
             self._cancel = _nothing
         future.add_done_callback(lambda _: self._on_end())
+        if self.cancelled:
+            self._cancel()  # the caller left before we got here
         done, _ = await asyncio.wait({future}, timeout=self._tool.deadline_s)
         if done:
             return _settle(future.result, cancelled=self.cancelled)

@@ -105,6 +105,8 @@ class Road:
             return await self._travel(ticket)
         finally:
             self.under_way.discard(ticket)
+            if ticket.execution is None:
+                ticket.release()  # no handler ever held it
 
     def cancel_all(self) -> None:
         """The server stops and has waited long enough: what waits is cancelled, and recorded as that."""
@@ -120,7 +122,6 @@ class Road:
                 acted = True
             outcome = await self._run(ticket, arguments)  # 6
         except Refusal as refusal:
-            ticket.release()
             if refusal.happening is not Happening.BAD_ARGUMENTS:
                 return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
             outcome = _bad_arguments(refusal)
@@ -194,7 +195,7 @@ class Road:
 
     async def _run(self, ticket: Ticket, arguments: dict[str, Any]) -> Outcome:
         """Step 6."""
-        ticket.execution = Execution(ticket.grant.tool, on_end=ticket.release)
+        ticket.execution = Execution(ticket.grant.tool, on_end=ticket.release, cancelled=ticket.cancelled)
         return await ticket.execution.run(self.context_for(ticket.grant, ticket), arguments)
 
     def _validate_out(self, ticket: Ticket, outcome: Outcome) -> _Checked:

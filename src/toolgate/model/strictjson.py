@@ -23,10 +23,6 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 _DIGITS: Final = bytes(48 if chr(byte).isdigit() else 101 if byte in b"eE" else 32 for byte in range(256))
 """Every digit becomes 0, an exponent's letter e, anything else a blank: numbers by their shape."""
-_AS_THEY_ARE: Final = (
-    orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-)
-"""Only plain JSON types: what the encoder could turn into text by itself is a mistake of the tool."""
 
 
 class JsonFault(ValueError):
@@ -61,14 +57,11 @@ def encode_checked(value: Any) -> bytes:
 
     Raises: JsonFault.
     """
+    _walk(value, MAX_DEPTH)
     try:
-        data = orjson.dumps(value, option=_AS_THEY_ARE)
-    except (TypeError, ValueError, RecursionError):
-        raise JsonFault("malformed_json", "a value is not of a JSON type") from None
-    # The encoder writes NaN as null: where there is a null, someone must look.
-    if b"null" in data or _may_be_odd(data):
-        _walk(value, MAX_DEPTH)
-    return data
+        return orjson.dumps(value)
+    except (TypeError, ValueError):
+        raise JsonFault("malformed_json", "a text is not Unicode") from None
 
 
 def _may_be_odd(data: bytes) -> bool:

@@ -139,7 +139,7 @@ class Pack:
     keys: Sequence[str] = ()
     """Names of the signing keys that a new home is furnished with, so that the pack works at once."""
     peers: Callable[[Mapping[str, Any]], Sequence[str]] = lambda settings: ()  # noqa: ARG005
-    """`host:port` pairs, from the pack's settings, that its tools and services may reach although they are private or not HTTPS."""
+    """`host:port` pairs, from its settings, that the pack may reach although they are private or not HTTPS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import sys
 import time
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,12 +69,26 @@ class _Impostor(dict):  # type: ignore[type-arg]
     tier = "authoritative"
 
 
+class _Text(str):
+    __slots__ = ()
+
+
+class _Colour(enum.Enum):
+    RED = "red"
+
+
 ANSWERED: dict[str, Any] = {
     "none": lambda: None,
     "dict": lambda: {"success": True, "tier": "authoritative", "decision": "block"},
     "impostor": lambda: _Impostor(success=True),
     "not_json": lambda: Result(data={"when": datetime.now(UTC)}),
     "object": lambda: Result(data={"it": object()}),
+    "uuid": lambda: Result(data={"id": uuid.UUID(int=1)}),
+    "enumeration": lambda: Result(data={"id": _Colour.RED}),
+    "text subclass": lambda: Result(data={"id": _Text("x")}),
+    "dict subclass": lambda: Result(data=_Impostor(x=1)),
+    "set": lambda: Result(data={"id": {1}}),
+    "bytes": lambda: Result(data={"id": b"x"}),
     "nan": lambda: Result(data={"x": float("nan")}),
     "huge_int": lambda: Result(data={"x": 2**60}),
     "surrogate": lambda: Result(data={"x": "\ud800"}),
