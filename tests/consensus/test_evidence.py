@@ -155,8 +155,8 @@ def test_rises_to_hard_and_absolute_verify_offline_and_only_as_they_are() -> Non
             effects = machine.see(vote(network, index, round_id, seal.statement()))
             rises += [effect for number, effect in effects if number == 1 and isinstance(effect, Rose)]
     assert [(each.after, each.epoch) for each in rises] == [(Level.HARD, 1), (Level.ABSOLUTE, 3)]
-    assert all(holds(each.evidence) for each in rises)
-    hard, absolute = (decode(each.evidence) for each in rises)
+    assert all(holds(each.evidence.to_bytes()) for each in rises)
+    hard, absolute = (decode(each.evidence.to_bytes()) for each in rises)
     assert isinstance(hard, Rise)
     assert isinstance(absolute, Rise)
     wrong = {

@@ -148,7 +148,7 @@ class Cluster(RuleBasedStateMachine):
             assert {proof.first.sender for proof in each.equivocations()} <= liars
             assert each.equivocations() == two.shelf.get(number).equivocations()
         for rise in self.rises[-3:]:
-            verify(self.network, decode(rise.evidence))
+            verify(self.network, decode(rise.evidence.to_bytes()))
 
 
 Cluster.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -214,7 +214,7 @@ def _write(
             case Convicted(proof):
                 rows[Convicted].append(row | {"sender": proof.first.sender.hex(), "data": pack(proof.to_bytes())})
             case Rose():
-                row |= {"level": int(effect.after), "epoch": effect.epoch, "evidence": pack(effect.evidence)}
+                row |= {"level": int(effect.after), "epoch": effect.epoch, "evidence": pack(effect.evidence.to_bytes())}
                 rows[Rose].append(row)
     _number(connection, replica, rows[Kept])
     for kind, statement in _INSERT.items():

@@ -122,8 +122,9 @@ Evidence = Vote | Certificate | Rise | Equivocation
 
 def certificate_of(network: Network, round_id: int, statement: Statement, votes: Iterable[Vote]) -> Certificate:
     """The certificate of the quorum's smallest senders, so that equal votes give equal bytes."""
-    chosen = sorted((vote.sender, vote.logical, vote.signature) for vote in votes)[: network.quorum]
-    return Certificate(network.id, round_id, statement, tuple(chosen))
+    signers = [(vote.sender, vote.logical, vote.signature) for vote in votes]
+    signers.sort()
+    return Certificate(network.id, round_id, statement, tuple(signers[: network.quorum]))
 
 
 def decode_certificate(data: bytes) -> Certificate:

@@ -8,10 +8,11 @@ checked before a message comes here (`messages.check`).
 from __future__ import annotations
 
 from hashlib import sha256
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolgate.kit import merkle
-from toolgate.packs.consensus.domain.evidence import Certificate, Equivocation, Level, Rise, certificate_of
+from toolgate.packs.consensus.domain.evidence import Certificate, Equivocation, Evidence, Level, Rise, certificate_of
 from toolgate.packs.consensus.domain.messages import ABSTAIN, ACCEPT, Checkpoint, Message, Statement, Vote, message_hash
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_STATEMENTS: Final = 8
 """Different votes kept of one arbiter in one round: two convict it, honest arbiters sign one. Of more, the smallest are
 kept, so that all replicas keep the same ones whatever came first."""
+_NEXT: Final = dict(pairwise(Level))
 ROUND_TAG: Final = b"toolgate-stat-1\x00"
 
 
@@ -51,7 +53,8 @@ class Rose(NamedTuple):
     before: Level
     after: Level
     epoch: int
-    evidence: bytes
+    evidence: Evidence
+    """What proves it; `to_bytes` gives what others can check."""
 
 
 class TookEffect(NamedTuple):
@@ -144,7 +147,7 @@ class Round:
     def see(self, message: Message, epoch: int) -> list[Effect]:
         """Take in one checked message of this round. An empty list: it was known, or there is no room for it."""
         effects = self._see_vote(message, epoch) if isinstance(message, Vote) else self._see_checkpoint(message)
-        if effects and not self.sealed:
+        if effects and self.checkpoints and not self.sealed:
             self._take_effect(effects)
         return effects
 
@@ -156,7 +159,7 @@ class Round:
         if self.count(certificate.statement) < self.network.quorum:
             return []
         self.hard_epoch = epoch
-        return [self._rise(Rise(Level.HARD, self.quorum_epoch, epoch, certificate, seal).to_bytes(), epoch)]
+        return [self._rise(Rise(Level.HARD, self.quorum_epoch, epoch, certificate, seal), epoch)]
 
     def anchor(self, epoch: int, seal: Certificate, checkpoint: Checkpoint) -> list[Effect]:
         """A checkpoint that covers this round took effect: HARD becomes ABSOLUTE once the dispute window has passed."""
@@ -169,7 +172,7 @@ class Round:
         index = checkpoint.leaves.index(leaf)
         path = tuple(merkle.inclusion_proof(checkpoint.leaf_hashes(), index))
         rise = Rise(Level.ABSOLUTE, self.hard_epoch, epoch, certificate, seal, index, len(checkpoint.leaves), path)
-        return [self._rise(rise.to_bytes(), epoch)]
+        return [self._rise(rise, epoch)]
 
     def _see_vote(self, vote: Vote, epoch: int) -> list[Effect]:
         mine = self.votes.setdefault(vote.sender, {})
@@ -198,7 +201,7 @@ class Round:
     def _climb(self, vote: Vote, epoch: int, effects: list[Effect]) -> None:
         statement = vote.statement
         if statement.kind == ACCEPT and self.level == Level.PENDING:
-            effects.append(self._rise(vote.to_bytes(), epoch))
+            effects.append(self._rise(vote, epoch))
         if statement.kind == ABSTAIN or self._counts[statement] < self.network.quorum or statement in self.certificates:
             return
         group = [mine[statement] for mine in self.votes.values() if statement in mine]
@@ -206,7 +209,7 @@ class Round:
         effects.append(Certified(certificate))
         if statement.kind == ACCEPT and self.level == Level.SOFT:
             self.quorum_epoch = epoch
-            effects.append(self._rise(certificate.to_bytes(), epoch))
+            effects.append(self._rise(certificate, epoch))
 
     def _see_checkpoint(self, checkpoint: Checkpoint) -> list[Effect]:
         rule = checkpoint.statement().rule
@@ -231,8 +234,8 @@ class Round:
             self.sealed = True
             effects.append(TookEffect(checkpoint, certificate))
 
-    def _rise(self, evidence: bytes, epoch: int) -> Rose:
-        before, self.level = self.level, Level(self.level + 1)
+    def _rise(self, evidence: Evidence, epoch: int) -> Rose:
+        before, self.level = self.level, _NEXT[self.level]
         return Rose(before, self.level, epoch, evidence)
 
     def restore(
