@@ -25,9 +25,8 @@ PICTURES = ROOT / "docs" / "benchmarks"
 
 
 def about_this_run() -> dict[str, Any]:
-    pinned = {
-        package.partition("==")[0]: package.partition("==")[2] for each in peers.PEERS for package in each.packages
-    }
+    packages = [package for peer in (*peers.PEERS, peers.CONTEXTFORGE) for package in peer.packages]
+    pinned = dict(package.split("==") for package in packages)
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine.describe(),
@@ -94,7 +93,7 @@ access log, which is their best.
 REPEAT = """
 ## How to repeat it
 
-    make bench          # everything above, some fifteen minutes; writes benchmarks/results and this page
+    make bench          # everything above, some twenty minutes; writes benchmarks/results and this page
     make bench-quick    # about a minute, prints the tables
     python -m benchmarks.growth
 
@@ -136,7 +135,9 @@ def tables(results: Results, growth: Results | None = None) -> str:
     """What a person wants to see after a run, in Markdown; also printed in the terminal."""
     parts = ["## Goals", _goals(goals(results, growth))]
     if "http" in results:
-        parts += ["## Over HTTP", _rates(results["http"], "connections"), "Ratios of calls a second:", _ratios(results)]
+        parts += ["## Over HTTP", _rates(results["http"], "connections")]
+        parts += ["Calls a second, ours divided by theirs:", _ratios(results, "rate")]
+        parts += ["CPU a call, ours divided by theirs:", _ratios(results, "cpu_us")]
     if "stdio" in results:
         parts += ["## Over stdio", _rates(results["stdio"], "in flight")]
     if "gateway" in results:
@@ -183,15 +184,15 @@ def _rates(table: Mapping[str, Any], over: str) -> str:
     return _table(["server", over, "calls/s", "CPU µs a call", "p50 ms", "p99 ms"], rows())
 
 
-def _ratios(results: Results) -> str:
+def _ratios(results: Results, measure: str) -> str:
     ours = results["http"]["Toolgate"]
 
     def rows() -> Iterator[Sequence[str]]:
         for name, columns in results["http"].items():
             if name != "Toolgate":
-                yield [name, *(shown(ratios(ours[count]["rate"], columns[count]["rate"])) + "x" for count in columns)]
+                yield [name, *(shown(ratios(ours[count][measure], columns[count][measure])) + "x" for count in columns)]
 
-    return _table(["Toolgate against", *(f"{count} connections" for count in ours)], rows())
+    return _table(["connections", *(f"at {count}" for count in ours)], rows())
 
 
 def _start(results: Results) -> str:
