@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,6 @@ def test_checkpoint_of_a_sealed_epoch_is_stale_to_vote_for(four: list[Office]) -
 
 def test_twin_is_convicted_everywhere_and_nobody_else(four: list[Office], tmp_path: Path) -> None:
     """One key, two stores: each signs honestly by its own guard, and together they equivocate."""
-    import shutil
-
     shutil.copytree(tmp_path / "a" / "secrets", tmp_path / "twin" / "secrets")
     twin = Office(tmp_path / "twin", settings=four[0].settings, make_keys=False)
     first = four[0].call("consensus_propose", event=event(1))
@@ -373,7 +372,7 @@ def test_schedule_seals_by_turns_and_steps_in_for_a_silent_arbiter(four: list[Of
     by_turn = sorted(four, key=sender_key)
     loops = [room.loop(office) for office in by_turn[1:]]  # arbiter 0, whose turn it is, is away
     for loop in loops:
-        object.__setattr__(loop.node, "clock", hands)
+        loop.node = replace(loop.node, clock=hands)
 
     async def run() -> list[int]:
         epochs = []

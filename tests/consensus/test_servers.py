@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.client
 import json
 import random
@@ -280,8 +281,6 @@ class Chaos:
         """The twin says something else than its original in the same round, before either hears of the other."""
         for each in self.everybody:
             self.start(each)
-            if each is self.twin:
-                continue
         for link in self.twin.links.values():
             link.shut()
         first = self.council[0].call("propose", event=event(1001))
@@ -324,8 +323,6 @@ class Chaos:
         arbiter, round_id = self.dice.choice(self.free()), self.dice.choice(sorted(self.opened))
         answer = arbiter.call("vote", round_id=round_id, vote=ballot(self.opened[round_id]))
         if "sig_b64" in answer and arbiter is not self.council[0]:
-            import base64
-
             self.told.append(base64.b64decode(answer["envelope_b64"]))
         self.log.append(f"vote {round_id}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import pytest
 
@@ -239,10 +240,8 @@ def test_vrf_without_a_key_uses_the_servers_and_never_the_voting_key(office: Off
     assert office.refusal("consensus_propose", event=event()) == "INVALID_KEY"
 
 
-def test_missing_key_is_named_with_the_command_that_makes_it(tmp_path: object) -> None:
-    from pathlib import Path
-
-    bare = Office(Path(str(tmp_path)) / "bare", make_keys=False)
+def test_missing_key_is_named_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    bare = Office(tmp_path / "bare", make_keys=False)
     assert bare.refusal("consensus_propose", event=event()) == "KEY_NOT_FOUND"
     assert bare.refusal("vrf_eval", seed_hex="", input_hex="") == "KEY_NOT_FOUND"
     bare.close()
