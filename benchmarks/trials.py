@@ -161,7 +161,7 @@ def gateway(folder: Path, size: Size) -> dict[str, Any]:
             for number in range(size.rounds):
                 for connections in GATEWAY_CONNECTIONS:
                     for server in in_turn([governed, forwarding], number):
-                        found = server.measure(connections, size.seconds, poll_s=0.05)
+                        found = server.measure(connections, size.seconds)
                         keep(table[server.target.name][str(connections)], found)
                         answers += found["answers"] if server is governed else 0
                 tell(f"gateway round {number + 1} of {size.rounds}")
