@@ -16,6 +16,7 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, StoreUnavailable, ToolError
@@ -48,13 +49,15 @@ class Execution:
         self.cancelled = True
         self._cancel()
 
+    def run_inline(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+        """Like `run`, for a handler that promised to return at once."""
+        outcome = _settle(partial(self._tool.run, context, arguments))
+        self._on_end()
+        return outcome
+
     async def run(self, context: Context, arguments: dict[str, Any]) -> Outcome:
         """Never raises: every exception of the handler becomes an outcome."""
         run = self._tool.run
-        if self._tool.inline:
-            outcome = _settle(lambda: run(context, arguments))
-            self._on_end()
-            return outcome
         if inspect.iscoroutinefunction(run):
             future: asyncio.Future[Any] = asyncio.ensure_future(_contained(run(context, arguments)))
             self._cancel = future.cancel  # type: ignore[assignment] # the returned bool is of no use here

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, Refusal
@@ -31,6 +31,11 @@ class Grant:
     roles: frozenset[str]
     hint: str
     io: ToolIO
+    tool_id: str = field(init=False)
+    """The canonical id, joined once."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tool_id", self.tool.canonical_id)
 
 
 class Permits:

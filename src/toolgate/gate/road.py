@@ -28,8 +28,8 @@ from toolgate.gate.permit import Grant, Permits, permit_arguments
 from toolgate.model import strictjson
 from toolgate.model.call import Call, Caller, Wire
 from toolgate.model.clock import Clock, Ids, IdSource, rfc3339
-from toolgate.model.envelope import Answer
-from toolgate.model.record import Entry, Ledger
+from toolgate.model.envelope import Answer, Envelope
+from toolgate.model.record import Entry, Ledger, Place
 from toolgate.model.tool import Result
 
 if TYPE_CHECKING:
@@ -94,39 +94,60 @@ class Road:
         self.slots.take(caller)
         digest, size = self.digest(grant.io.secrets, call.arguments)
         # Deterministic ids are made of the arguments; where one is secret, of their digest, which leaves it out.
-        ids = self.ids.for_call(grant.tool.canonical_id, digest if grant.io.secrets else call.arguments)
+        ids = self.ids.for_call(grant.tool_id, digest if grant.io.secrets else call.arguments)
         ticket = Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
         self.under_way.add(ticket)
         return ticket
 
     async def travel(self, ticket: Ticket) -> Answer:
         """Steps 4-9. Always an answer; always a record, unless the answer says that none could be written."""
+        tool = ticket.grant.tool
+        acts = tool.effect != "read"
         try:
-            return await self._travel(ticket)
+            arguments = self._validate_in(ticket)  # 4
+            if acts:
+                await self._intend(ticket)  # 5
+            context = self.context_for(ticket.grant, ticket)
+            ticket.execution = execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
+            if tool.inline:
+                outcome = execution.run_inline(context, arguments)  # 6
+            else:
+                outcome = await execution.run(context, arguments)  # 6
+        except Refusal as refusal:
+            acts = False
+            if refusal.happening is not Happening.BAD_ARGUMENTS:
+                return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
+            outcome = _bad_arguments(refusal)
         finally:
             self.under_way.discard(ticket)
             if ticket.execution is None:
                 ticket.release()  # no handler ever held it
+        checked = self._validate_out(ticket, outcome)  # 7
+        environment, notes = self.environment()
+        wall = self.clock.wall()
+        envelope = normalize_response(  # 8
+            checked.outcome.result,
+            tier=ticket.grant.tier,
+            environment=environment,
+            request_id=ticket.ids.request,
+            timestamp=rfc3339(wall),
+            notes=notes,
+        )
+        try:
+            place = self.ledger.append(self._outcome(ticket, checked, envelope, wall, acted=acts))  # 9
+            if acts:
+                await self.ledger.durable(place)
+        except LedgerUnavailable:
+            unknown = {"effect": "unknown"} if acts else None
+            return Answer(
+                Happening.UNAVAILABLE, tool.name, ticket.ids.request, envelope.timestamp, unknown, _NOT_WRITTEN
+            )
+        return _answered(ticket, checked, envelope, place)
 
     def cancel_all(self) -> None:
         """The server stops and has waited long enough: what waits is cancelled, and recorded as that."""
         for ticket in list(self.under_way):
             ticket.cancel()
-
-    async def _travel(self, ticket: Ticket) -> Answer:
-        acted = False
-        try:
-            arguments = self._validate_in(ticket)  # 4
-            if ticket.grant.tool.effect != "read":
-                await self._intend(ticket)  # 5
-                acted = True
-            outcome = await self._run(ticket, arguments)  # 6
-        except Refusal as refusal:
-            if refusal.happening is not Happening.BAD_ARGUMENTS:
-                return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
-            outcome = _bad_arguments(refusal)
-        checked = self._validate_out(ticket, outcome)  # 7
-        return await self._answer(ticket, checked, acted=acted)  # 8, 9
 
     def refuse(
         self,
@@ -139,7 +160,7 @@ class Road:
     ) -> Answer:
         """Write down a refusal that happened before a handler could start, and make it an answer."""
         grant = self.permits.known(call.tool) if call else None
-        tool_id = grant.tool.canonical_id if grant else None
+        tool_id = grant.tool_id if grant else None
         arguments = call.arguments if call else None
         digest, size = self.digest(grant.io.secrets if grant else (), arguments) if call else (None, 0)
         ids = ids or self.ids.for_call(tool_id, arguments)
@@ -193,11 +214,6 @@ class Road:
         except LedgerUnavailable:
             raise Refusal(Happening.UNAVAILABLE, _NOT_WRITTEN) from None
 
-    async def _run(self, ticket: Ticket, arguments: dict[str, Any]) -> Outcome:
-        """Step 6."""
-        ticket.execution = Execution(ticket.grant.tool, on_end=ticket.release, cancelled=ticket.cancelled)
-        return await ticket.execution.run(self.context_for(ticket.grant, ticket), arguments)
-
     def _validate_out(self, ticket: Ticket, outcome: Outcome) -> _Checked:
         """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
         data, decision = outcome.result.data, outcome.result.decision
@@ -220,59 +236,21 @@ class Road:
         except Exception:  # noqa: BLE001 (the border: a pack's text function is a handler too)
             return _Checked(bad_output("the text form could not be made"))
 
-    async def _answer(self, ticket: Ticket, checked: _Checked, *, acted: bool) -> Answer:
-        """Steps 8 and 9."""
+    def _outcome(self, ticket: Ticket, checked: _Checked, envelope: Envelope, wall: float, *, acted: bool) -> Entry:
         outcome = checked.outcome
-        environment, notes = self.environment()
-        wall = self.clock.wall()
-        envelope = normalize_response(  # 8
-            outcome.result,
-            tier=ticket.grant.tier,
-            environment=environment,
-            request_id=ticket.ids.request,
-            timestamp=rfc3339(wall),
-            notes=notes,
-        )
         good = outcome.happening is Happening.OK
-        entry = self._entry(
+        return self._entry(
             ticket,
             "outcome",
             wall,
             durable=acted,
-            environment=environment,
+            environment=envelope.environment,
             decision=envelope.decision,
             clamps=envelope.clamps,
             status="ok" if good else "error",
             # A code beside a success (a circuit breaker that opened) is an event, too.
             error=None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason),
             output_bytes=len(checked.data_json),
-        )
-        try:
-            place = self.ledger.append(entry)  # 9
-            if acted:
-                await self.ledger.durable(place)
-        except LedgerUnavailable:
-            unknown = {"effect": "unknown"} if acted else None
-            return Answer(
-                Happening.UNAVAILABLE,
-                ticket.grant.tool.name,
-                ticket.ids.request,
-                envelope.timestamp,
-                unknown,
-                _NOT_WRITTEN,
-            )
-        return Answer(
-            happening=outcome.happening,
-            tool=ticket.grant.tool.name,
-            request_id=ticket.ids.request,
-            timestamp=envelope.timestamp,
-            details=None if good else _details_of(outcome),
-            text=outcome.text,
-            envelope=envelope,
-            data_json=checked.data_json,
-            stdout=checked.stdout,
-            exit_code=outcome.result.exit_code,
-            audit=place.as_json(),
         )
 
     def _entry(self, ticket: Ticket, event: Literal["intent", "outcome"], wall: float, **more: Any) -> Entry:
@@ -281,7 +259,7 @@ class Road:
             wire=ticket.call.wire,
             ids=ticket.ids,
             wall=wall,
-            tool_id=ticket.grant.tool.canonical_id,
+            tool_id=ticket.grant.tool_id,
             caller=ticket.caller,
             tier=ticket.grant.tier,
             arguments_digest=ticket.digest,
@@ -298,6 +276,23 @@ class _Checked:
     outcome: Outcome
     data_json: bytes = b"null"
     stdout: str = ""
+
+
+def _answered(ticket: Ticket, checked: _Checked, envelope: Envelope, place: Place) -> Answer:
+    outcome = checked.outcome
+    return Answer(
+        happening=outcome.happening,
+        tool=ticket.grant.tool.name,
+        request_id=ticket.ids.request,
+        timestamp=envelope.timestamp,
+        details=None if outcome.happening is Happening.OK else _details_of(outcome),
+        text=outcome.text,
+        envelope=envelope,
+        data_json=checked.data_json,
+        stdout=checked.stdout,
+        exit_code=outcome.result.exit_code,
+        audit=place.as_json(),
+    )
 
 
 def _text_of(tool: Tool, data: Any) -> str:

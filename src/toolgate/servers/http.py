@@ -163,7 +163,7 @@ class HttpApp:
         caller = call = None
         try:
             caller = self._road.authenticate(head.credential())  # 1
-            call = self._mrt_face.parse(await self._json(head, receive))
+            call = self._mrt_face.parse(self._json(head, await self._body(head, receive)))
             ticket = self._road.enter(caller, call)  # 2, 3
         except Refusal as refusal:
             return self._mrt_face.render(self._road.refuse(refusal, mrt.WIRE, caller, call))
@@ -174,7 +174,7 @@ class HttpApp:
         caller = call = request_id = None
         try:
             caller = self._road.authenticate(head.credential())  # 1
-            body = await self._json(head, receive)
+            body = self._json(head, await self._body(head, receive))
             request_id = rpc.request_id_of(body)
             call = self._rpc_face.parse(body, "http")
             ticket = self._road.enter(caller, call)  # 2, 3
@@ -189,7 +189,7 @@ class HttpApp:
         request: mcp.Request | None = None
         try:
             caller = self._road.authenticate(head.credential())  # 1
-            message = await self._mcp_message(head, receive)
+            message = self._mcp_message(head, await self._body(head, receive))
             if isinstance(message, mcp.Notification):
                 return Reply(202)
             request = message
@@ -212,9 +212,9 @@ class HttpApp:
             return await stream.carry(request, ticket, self._road)
         return mcp.render(request, await self._road.travel(ticket))  # 4-9
 
-    async def _mcp_message(self, head: Head, receive: Receive) -> mcp.Request | mcp.Notification:
+    def _mcp_message(self, head: Head, data: bytes) -> mcp.Request | mcp.Notification:
         """Raises: Refusal, mcp.Fault."""
-        body = await self._json(head, receive)
+        body = self._json(head, data)
         if not head.accepts("application/json"):
             raise mcp.Fault(mcp.INVALID_REQUEST, "Not Acceptable: the client must accept application/json", status=406)
         for name in head.twice & _ROUTING.keys():
@@ -226,25 +226,16 @@ class HttpApp:
         }
         return mcp.read(body, routing)
 
-    async def _json(self, head: Head, receive: Receive) -> Any:
-        """The decoded body. Raises: Refusal: method, size, media type or JSON is wrong; Gone."""
+    async def _body(self, head: Head, receive: Receive) -> bytes:
+        """The body, once method and size are right. Raises: Refusal, Gone."""
         if head.method != "POST":
             raise Refusal(Happening.WRONG_METHOD, "Use POST.", reason="method_not_allowed")
         length = head.get(b"content-length") or b"0"
         if not length.isdigit() or int(length) > self._body_bytes:
             raise self._too_large()
-        if not _is_json(head.fields.get(b"content-type", b"")) or b"content-type" in head.twice:
-            raise Refusal(Happening.WRONG_MEDIA_TYPE, "Send application/json.", reason="unsupported_media_type")
-        data = await self._body(receive)
-        try:
-            return strictjson.loads(data, max_bytes=self._body_bytes)
-        except strictjson.JsonFault as fault:
-            raise Refusal(Happening.MALFORMED, f"Parse error: {fault}", reason=fault.reason) from None
-
-    async def _body(self, receive: Receive) -> bytes:
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body"):
-            return bytes(message["body"])  # the usual case: all of it in one piece
+            return message["body"]  # type: ignore[no-any-return] # the usual case: all of it in one piece
         parts: list[bytes] = []
         size = 0
         while message["type"] != _DISCONNECT:
@@ -256,6 +247,15 @@ class HttpApp:
                 return b"".join(parts)
             message = await receive()
         raise Gone
+
+    def _json(self, head: Head, data: bytes) -> Any:
+        """The decoded body. Raises: Refusal: media type or JSON is wrong."""
+        if not _is_json(head.fields.get(b"content-type", b"")) or b"content-type" in head.twice:
+            raise Refusal(Happening.WRONG_MEDIA_TYPE, "Send application/json.", reason="unsupported_media_type")
+        try:
+            return strictjson.loads(data, max_bytes=self._body_bytes)
+        except strictjson.JsonFault as fault:
+            raise Refusal(Happening.MALFORMED, f"Parse error: {fault}", reason=fault.reason) from None
 
     def _too_large(self) -> Refusal:
         return Refusal(
