@@ -182,6 +182,7 @@ def main() -> None:
     if options.quick:
         json.dump(results, sys.stdout, indent=1)
         return
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(results, indent=1) + "\n")
     report.write()
 

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +16,6 @@ class Spread:
     low: float
     high: float
     rounds: int
-
-    def as_json(self) -> dict[str, float]:
-        return {"median": self.median, "low": self.low, "high": self.high, "rounds": self.rounds}
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Spread:
-        return cls(found["median"], found["low"], found["high"], int(found["rounds"]))
 
 
 def spread(rounds: Sequence[float]) -> Spread:
