@@ -161,7 +161,7 @@ FAULTS = [
     ("# No front matter", "paper.md:1: the file begins with front matter"),
     ("---\ntitle: T\n", "paper.md:1: the front matter is not closed"),
     ("---\ntitle: [\n---\n", "paper.md:3: not YAML"),
-    ("---\n" + "[" * 10_000 + "\n---\n", "paper.md:1: nested more than 64 levels"),
+    ("---\n" + "[" * 10_000 + "\n---\n", "paper.md:2: nested more than 64 levels"),
     ("---\n- a\n---\n", "paper.md:2: the front matter is a mapping"),
 ]  # fmt: skip
 

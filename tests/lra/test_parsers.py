@@ -1,15 +1,13 @@
-"""The readers of strangers' files against their oracles: html5lib for pages, the plain loader for YAML."""
+"""The reader of strangers' pages against its oracle, html5lib."""
 
 from __future__ import annotations
 
 import html5lib
 import pytest
-import yaml
 
 from tests.lra.papers import BODY, html
 from tests.lra.test_checks import FAIL, PASS
 from tests.lra.test_loads import EXTERNAL_HTML, HARMLESS_HTML
-from toolgate.kit import yamlnodes
 from toolgate.packs.lra import page
 from toolgate.packs.lra.scaffold import TIERS, Wishes, scaffold
 
@@ -48,38 +46,3 @@ def test_positions_are_those_of_the_tags() -> None:
         ("p", 3, 3),
         ("b", 3, 12),
     ]
-
-
-GOOD_YAML = ["a: 1", "[1, {b: c}]", "a: &x [1]\nb: *x", '"quoted"', "a: |\n  text\n", ""]
-
-
-@pytest.mark.parametrize("text", GOOD_YAML)
-def test_yaml_that_is_fine_is_composed_as_the_plain_loader_composes_it(text: str) -> None:
-    ours, theirs = yamlnodes.compose(text), yaml.compose(text, Loader=yaml.SafeLoader)
-    assert (yaml.serialize(ours) if ours else None) == (yaml.serialize(theirs) if theirs else None)
-
-
-BAD_YAML = [
-    ("[" * 100_000, "nested more than 64 levels"),
-    ("- " * 100_000, "nested more than 64 levels"),
-    ("a: 1\na: 2", "a key stands twice"),
-    ("x: {a: 1, a: 2}", "a key stands twice"),
-    ("a: [1", "not YAML"),
-    ("a: 1\n---\nb: 2", "not YAML"),
-    ("a: \0", "not YAML"),
-    ("x" * (yamlnodes.MAX_BYTES + 1), "larger than"),
-]
-
-
-@pytest.mark.parametrize(("text", "words"), BAD_YAML, ids=range(len(BAD_YAML)))
-def test_yaml_that_could_hurt_is_refused_in_one_line(text: str, words: str) -> None:
-    """Deep nesting is the important one: the C composer ends the process on it."""
-    with pytest.raises(yamlnodes.YamlFault, match=words) as caught:
-        yamlnodes.compose(text)
-    assert "\n" not in str(caught.value)
-
-
-def test_an_alias_bomb_stays_a_handful_of_nodes() -> None:
-    levels = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
-    root = yamlnodes.compose("\n".join(levels))
-    assert len(root.value) == 40

@@ -21,15 +21,15 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from toolgate.kit import yamldoc
 from toolgate.kit.render import printable
-from toolgate.packs.governance import yamldoc
+from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 from toolgate.packs.governance.redact import redacted
-from toolgate.packs.governance.yamldoc import Mapping, Scalar, Sequence, YamlFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolgate.packs.governance.yamldoc import Node
+    from toolgate.kit.yamldoc import Node
 
 MAX_ADR_BYTES: Final = 256 * 1024
 MAX_TEXT: Final = 500

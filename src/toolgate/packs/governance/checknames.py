@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from toolgate.packs.governance.yamldoc import YamlFault
+from toolgate.kit.yamldoc import YamlFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

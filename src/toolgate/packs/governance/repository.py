@@ -11,16 +11,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from toolgate.errors import ToolError
+from toolgate.kit import yamldoc
+from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 from toolgate.model import strictjson
-from toolgate.packs.governance import yamldoc
 from toolgate.packs.governance.workflow import Workflow, read_workflow
-from toolgate.packs.governance.yamldoc import Mapping, Scalar, Sequence, YamlFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from toolgate.kit.yamldoc import Node
     from toolgate.model.powers import ReadFiles
-    from toolgate.packs.governance.yamldoc import Node
 
 WORKFLOW_DIR: Final = ".github/workflows"
 PROTECTION: Final = ".github/branch-protection.json"

@@ -9,13 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from toolgate.packs.governance import yamldoc
-from toolgate.packs.governance.yamldoc import Mapping, Scalar, Sequence, YamlFault
+from toolgate.kit import yamldoc
+from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from toolgate.packs.governance.yamldoc import Node
+    from toolgate.kit.yamldoc import Node
 
 MAX_STEPS: Final = 5_000
 """Steps of one workflow after aliases: a thousand jobs that share one list of a thousand steps are an attack."""

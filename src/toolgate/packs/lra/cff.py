@@ -6,9 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
-from toolgate.kit import yamlnodes
+from toolgate.kit import yamldoc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +35,7 @@ class Citation:
     authors: tuple[str, ...]
     """Display names: `Given Family`, or the name of an entity."""
     licence_place: tuple[int, int] | None
-    root: yaml.Node
+    root: yamldoc.Mapping
 
     def faults(self) -> Iterator[Fault]:
         """Where the file breaks the format."""
@@ -49,61 +47,61 @@ class Citation:
 def read(text: str) -> Citation | Fault:
     """The citation file, or why it cannot be read."""
     try:
-        root = yamlnodes.compose(text)
-    except yamlnodes.YamlFault as fault:
+        root = yamldoc.read(text.encode())
+    except yamldoc.YamlFault as fault:
         return Fault(str(fault), fault.line, fault.column)
     if root is None:
         return Fault("the file is empty")
-    if not isinstance(root, yaml.MappingNode):
-        return Fault("the file is not a mapping of keys to values", *yamlnodes.place(root))
-    licence = yamlnodes.get(root, "license")
-    listed: list[yaml.Node | None] = [*yamlnodes.items(licence)] or [licence]
-    names = [yamlnodes.scalar(one) for one in listed]
+    if not isinstance(root, yamldoc.Mapping):
+        return Fault("the file is not a mapping of keys to values", root.line, root.column)
+    licence = root.get("license")
+    listed: list[yamldoc.Node | None] = [*yamldoc.items_of(licence)] or [licence]
+    names = [yamldoc.text_of(one) for one in listed]
     return Citation(
-        title=yamlnodes.scalar(yamlnodes.get(root, "title")) or "",
+        title=yamldoc.text_of(root.get("title")) or "",
         licences=tuple(name for name in names if name),
-        authors=tuple(_name(author) for author in yamlnodes.items(yamlnodes.get(root, "authors"))),
-        licence_place=yamlnodes.place(licence) if licence is not None else None,
+        authors=tuple(_name(author) for author in yamldoc.items_of(root.get("authors"))),
+        licence_place=(licence.line, licence.column) if licence is not None else None,
         root=root,
     )
 
 
-def _name(author: yaml.Node) -> str:
-    entity = yamlnodes.scalar(yamlnodes.get(author, "name"))
+def _name(author: yamldoc.Node) -> str:
+    entity = yamldoc.text_of(yamldoc.value_of(author, "name"))
     if entity:
         return entity
-    parts = (yamlnodes.scalar(yamlnodes.get(author, key)) for key in ("given-names", "name-particle", "family-names"))
+    parts = (yamldoc.text_of(yamldoc.value_of(author, key)) for key in ("given-names", "name-particle", "family-names"))
     return " ".join(part for part in parts if part)
 
 
-def _key_faults(root: yaml.Node) -> Iterator[Fault]:
-    yield from (Fault(f"the key {key} is missing") for key in REQUIRED if yamlnodes.get(root, key) is None)
-    for key, _ in root.value:
-        if yamlnodes.scalar(key) not in _KEYS:
-            yield Fault("a key is not one of Citation File Format 1.2.0", *yamlnodes.place(key))
+def _key_faults(root: yamldoc.Mapping) -> Iterator[Fault]:
+    yield from (Fault(f"the key {key} is missing") for key in REQUIRED if root.get(key) is None)
+    for key, _ in root.pairs():
+        if yamldoc.text_of(key) not in _KEYS:
+            yield Fault("a key is not one of Citation File Format 1.2.0", key.line, key.column)
 
 
-def _author_faults(root: yaml.Node) -> Iterator[Fault]:
-    authors = yamlnodes.get(root, "authors")
+def _author_faults(root: yamldoc.Mapping) -> Iterator[Fault]:
+    authors = root.get("authors")
     if authors is None:
         return
-    if not yamlnodes.items(authors):
-        yield Fault("authors is not a list with at least one author", *yamlnodes.place(authors))
-    for author in yamlnodes.items(authors):
+    if not yamldoc.items_of(authors):
+        yield Fault("authors is not a list with at least one author", authors.line, authors.column)
+    for author in yamldoc.items_of(authors):
         if not _name(author):
-            yield Fault("an author has neither name nor family-names", *yamlnodes.place(author))
-        orcid = yamlnodes.get(author, "orcid")
-        if orcid is not None and not _ORCID.fullmatch(yamlnodes.scalar(orcid) or ""):
-            yield Fault("an orcid is written https://orcid.org/0000-0000-0000-0000", *yamlnodes.place(orcid))
+            yield Fault("an author has neither name nor family-names", author.line, author.column)
+        orcid = yamldoc.value_of(author, "orcid")
+        if orcid is not None and not _ORCID.fullmatch(yamldoc.text_of(orcid) or ""):
+            yield Fault("an orcid is written https://orcid.org/0000-0000-0000-0000", orcid.line, orcid.column)
 
 
-def _value_faults(root: yaml.Node) -> Iterator[Fault]:
-    version = yamlnodes.get(root, "cff-version")
-    if version is not None and yamlnodes.scalar(version) != "1.2.0":
-        yield Fault("cff-version is not 1.2.0", *yamlnodes.place(version))
-    date = yamlnodes.get(root, "date-released")
-    if date is not None and not _DATE.fullmatch(yamlnodes.scalar(date) or ""):
-        yield Fault("date-released is not a date such as 2026-11-15", *yamlnodes.place(date))
-    kind = yamlnodes.get(root, "type")
-    if kind is not None and yamlnodes.scalar(kind) not in ("software", "dataset"):
-        yield Fault("type is software or dataset; say article under preferred-citation", *yamlnodes.place(kind))
+def _value_faults(root: yamldoc.Mapping) -> Iterator[Fault]:
+    version = root.get("cff-version")
+    if version is not None and yamldoc.text_of(version) != "1.2.0":
+        yield Fault("cff-version is not 1.2.0", version.line, version.column)
+    date = root.get("date-released")
+    if date is not None and not _DATE.fullmatch(yamldoc.text_of(date) or ""):
+        yield Fault("date-released is not a date such as 2026-11-15", date.line, date.column)
+    kind = root.get("type")
+    if kind is not None and yamldoc.text_of(kind) not in ("software", "dataset"):
+        yield Fault("type is software or dataset; say article under preferred-citation", kind.line, kind.column)

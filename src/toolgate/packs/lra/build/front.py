@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
 from toolgate.errors import ToolError
-from toolgate.kit import yamlnodes
+from toolgate.kit import yamldoc
 from toolgate.packs.lra import licences, metadata
 from toolgate.packs.lra.build.faults import BuildFault
 
@@ -59,10 +57,10 @@ def read(source: str, file: str) -> Front:
     if end is None:
         raise BuildFault(file, 1, "the front matter is not closed by a line of ---")
     try:
-        root = yamlnodes.compose("\n".join(lines[1:end]))
-    except yamlnodes.YamlFault as fault:
-        raise BuildFault(file, (fault.line or 0) + 1, str(fault)) from None
-    if not isinstance(root, yaml.MappingNode):
+        root = yamldoc.read("\n".join(lines[1:end]).encode())
+    except yamldoc.YamlFault as fault:
+        raise BuildFault(file, fault.line + 1, str(fault)) from None
+    if not isinstance(root, yamldoc.Mapping):
         raise BuildFault(file, 2, "the front matter is a mapping of keys to values")
     reader = _Reader(root, file)
     reader.require_known()
@@ -85,20 +83,20 @@ def read(source: str, file: str) -> Front:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    root: yaml.MappingNode
+    root: yamldoc.Mapping
     file: str
 
-    def fault(self, node: yaml.Node | None, text: str) -> BuildFault:
-        return BuildFault(self.file, yamlnodes.place(node)[0] + 1 if node is not None else 1, text)
+    def fault(self, node: yamldoc.Node | None, text: str) -> BuildFault:
+        return BuildFault(self.file, node.line + 1 if node is not None else 1, text)
 
     def require_known(self) -> None:
-        for key, _ in self.root.value:
-            if yamlnodes.scalar(key) not in KEYS:
+        for key, _ in self.root.pairs():
+            if yamldoc.text_of(key) not in KEYS:
                 raise self.fault(key, f"unknown key; known are {', '.join(sorted(KEYS))}")
 
     def text(self, key: str, *, required: bool = False) -> str:
-        node = yamlnodes.get(self.root, key)
-        value = " ".join((yamlnodes.scalar(node) or "").split())
+        node = self.root.get(key)
+        value = " ".join((yamldoc.text_of(node) or "").split())
         if node is not None and not value:
             raise self.fault(node, f"{key} is text")
         if required and not value:
@@ -106,23 +104,23 @@ class _Reader:
         return value
 
     def words(self, key: str) -> Iterator[str]:
-        node = yamlnodes.get(self.root, key)
-        listed = yamlnodes.items(node)
+        node = self.root.get(key)
+        listed = yamldoc.items_of(node)
         if node is not None and not listed:
             raise self.fault(node, f"{key} is a list such as [one, two]")
         for one in listed:
-            word = yamlnodes.scalar(one)
+            word = yamldoc.text_of(one)
             if not word:
                 raise self.fault(one, f"{key} is a list of words")
             yield word
 
     def authors(self) -> Iterator[metadata.Author]:
-        node = yamlnodes.get(self.root, "authors") or yamlnodes.get(self.root, "author")
+        node = self.root.get("authors") or self.root.get("author")
         if node is None:
             raise self.fault(None, "the front matter lacks author")
-        for one in yamlnodes.items(node) or [node]:
-            name = yamlnodes.scalar(one) or yamlnodes.scalar(yamlnodes.get(one, "name")) or ""
-            orcid = yamlnodes.scalar(yamlnodes.get(one, "orcid")) or ""
+        for one in yamldoc.items_of(node) or [node]:
+            name = yamldoc.text_of(one) or yamldoc.text_of(yamldoc.value_of(one, "name")) or ""
+            orcid = yamldoc.text_of(yamldoc.value_of(one, "orcid")) or ""
             try:
                 yield metadata.author(name, orcid)
             except ToolError as fault:
@@ -133,23 +131,23 @@ class _Reader:
         try:
             return metadata.require_date(value)
         except ToolError as fault:
-            raise self.fault(yamlnodes.get(self.root, "date"), fault.text) from None
+            raise self.fault(self.root.get("date"), fault.text) from None
 
     def licence(self) -> str:
         value = self.text("license") or licences.DEFAULT
         if value not in licences.LICENCES:
             known = ", ".join(licences.LICENCES)
-            raise self.fault(yamlnodes.get(self.root, "license"), f"license is one of {known}")
+            raise self.fault(self.root.get("license"), f"license is one of {known}")
         return value
 
     def claims(self) -> Iterator[ClaimSource]:
-        node = yamlnodes.get(self.root, "claims")
-        listed = yamlnodes.items(node)
+        node = self.root.get("claims")
+        listed = yamldoc.items_of(node)
         if not 1 <= len(listed) <= MAX_CLAIMS:
             raise self.fault(node, f"claims is a list of 1 to {MAX_CLAIMS} entries with text and evidence")
         for one in listed:
-            text = yamlnodes.scalar(one) or yamlnodes.scalar(yamlnodes.get(one, "text")) or ""
-            evidence = yamlnodes.scalar(yamlnodes.get(one, "evidence")) or ""
+            text = yamldoc.text_of(one) or yamldoc.text_of(yamldoc.value_of(one, "text")) or ""
+            evidence = yamldoc.text_of(yamldoc.value_of(one, "evidence")) or ""
             if not text.strip():
                 raise self.fault(one, "a claim has a text")
-            yield ClaimSource(" ".join(text.split()), evidence.removeprefix("#"), yamlnodes.place(one)[0] + 1)
+            yield ClaimSource(" ".join(text.split()), evidence.removeprefix("#"), one.line + 1)
