@@ -200,22 +200,16 @@ def test_a_pattern_that_never_ends_is_killed(repo: Desk, monkeypatch: pytest.Mon
     assert check(repo, ["src/a/good.py"])["filesChecked"] == 1  # the next call gets a new worker
 
 
-@pytest.mark.parametrize(
-    ("text", "status", "title"),
-    [
-        ("# 7. Use X\n\nDate: 2026-01-01\n\n## Status\n\nAccepted\n\n## Context\n", "accepted", "Use X"),  # Nygard
-        ("---\nstatus: accepted\ndate: 2026-01-01\n---\n# Use X\n", "accepted", "Use X"),  # MADR 4
-        ("# Use X\n\n* Status: proposed\n* Deciders: us\n", "proposed", "Use X"),  # MADR 2
-        ("# ADR-0007: Use X\n\n**Status:** Deprecated\n", "deprecated", "Use X"),
-        ("# ADR-0007: Use X\n\n## Status\n\nSuperseded by ADR-0009\n", "superseded", "Use X"),
-        ("# Use X\n", "unknown", "Use X"),
-        ("# Use X\n\n**Status:** Draft\n", "unknown", "Use X"),
-        ("---\nstatus: accepted\n---\n# Use X\n\n**Status:** Rejected\n", "unknown", "Use X"),
-    ],
-)
-def test_nygard_and_madr_forms_are_read(text: str, status: str, title: str) -> None:
-    adr = read_adr("docs/adr/0007-use-x.md", text.encode())
-    assert (adr.id, adr.status, adr.title, adr.fault) == ("ADR-0007", status, title, None)
+def test_a_record_has_one_id_however_its_file_is_named() -> None:
+    for path in ("docs/adr/0007-use-x.md", "docs/adr/ADR-7.md", "adr-0007_use_x.md"):
+        adr = read_adr(path, b"# 7. Use X\n\n## Status\n\nAccepted\n")
+        assert (adr.id, adr.status, adr.title, adr.fault) == ("ADR-0007", "accepted", "Use X", None)
+
+
+def test_front_matter_that_cannot_be_read_is_a_fault_at_its_line_of_the_file() -> None:
+    adr = read_adr("ADR-0001-x.md", b"---\nstatus: accepted\nstatus: accepted\n---\n# X\n")
+    assert (adr.status, adr.rules) == ("unknown", ())
+    assert adr.fault == "front matter, line 3: a key stands twice in one mapping: 'status'"
 
 
 def test_a_record_of_unknown_status_is_never_compliant(repo: Desk) -> None:

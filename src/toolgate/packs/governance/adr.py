@@ -1,4 +1,4 @@
-"""Decision records as rules: read Nygard and MADR files, take the machine-readable rules of their front matter, apply them.
+"""Decision records as rules: take the machine-readable rules of their front matter, apply them.
 
     ---
     status: accepted
@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from toolgate.kit import yamldoc
+from toolgate.kit.adr import UNKNOWN, read
 from toolgate.kit.render import printable
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 from toolgate.packs.governance.redact import redacted
@@ -29,9 +29,9 @@ from toolgate.packs.governance.redact import redacted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from toolgate.kit.adr import Head
     from toolgate.kit.yamldoc import Node
 
-MAX_ADR_BYTES: Final = 256 * 1024
 MAX_TEXT: Final = 500
 """Characters of a rule's pattern, message or fix."""
 MAX_RULES: Final = 100
@@ -41,18 +41,10 @@ MAX_TITLE: Final = 120
 MAX_LINE: Final = 10_000
 """Characters of a line that are searched; a longer line is data, not source."""
 
-STATUSES: Final = ("proposed", "accepted", "rejected", "deprecated", "superseded")
 Severity = Literal["critical", "high", "medium", "low"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low")
 
 FILE_NAME: Final = re.compile(r"(?:(?:ADR|adr)-)?([0-9]{1,6})(?:[-_].*)?\.md")
-_FRONT_MATTER: Final = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
-_TITLE: Final = re.compile(r"^#[ \t]+(?:ADR-[0-9]+:?[ \t]+|[0-9]+\.[ \t]+)?(.+?)[ \t]*$", re.MULTILINE)
-_STATUS: Final = (
-    re.compile(r"^\*\*Status:?\*\*:?[ \t]*([A-Za-z]+)", re.MULTILINE),  # bold label
-    re.compile(r"^[*-][ \t]+Status:[ \t]*([A-Za-z]+)", re.MULTILINE),  # MADR 2
-    re.compile(r"^##[ \t]+Status[ \t]*\n+[ \t]*([A-Za-z]+)", re.MULTILINE),  # Nygard
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ class Adr:
     path: str
     title: str
     status: str
-    """One of STATUSES, or `unknown`: said nowhere, said twice differently, or a word that is none."""
+    """One of `kit.adr.STATUSES`, or `unknown`."""
     rules: tuple[Rule, ...] = ()
     fault: str | None = None
     """Why its rules cannot be used. Such a record enforces nothing, and the answer says so."""
@@ -102,34 +94,19 @@ def read_adr(path: str, data: bytes) -> Adr:
     number = number_of(path.rpartition("/")[2])
     name = f"ADR-{number:04d}"
     try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        head = read(data)
     except UnicodeDecodeError:
-        return Adr(name, path, "", "unknown", fault="not UTF-8")
-    front = _FRONT_MATTER.match(text)
-    title = _TITLE.search(text)
+        return Adr(name, path, "", UNKNOWN, fault="not UTF-8")
+    rules, wrong = _usable_rules(head, name)
+    fault = f"front matter, line {wrong.line + 1}: {wrong.text}" if wrong else None
+    return Adr(name, path, printable(head.title[:MAX_TITLE]), head.status, rules, fault)
+
+
+def _usable_rules(head: Head, adr: str) -> tuple[tuple[Rule, ...], YamlFault | None]:
     try:
-        matter = _matter(front[1]) if front else None
-        rules = _rules(matter, name) if matter else ()
-        fault = None
-    except YamlFault as wrong:
-        matter, rules, fault = None, (), f"front matter, line {wrong.line + 1}: {wrong.text}"
-    return Adr(name, path, printable(title[1][:MAX_TITLE]) if title else "", _status(text, matter), rules, fault)
-
-
-def _matter(text: str) -> Mapping | None:
-    node = yamldoc.read(text.encode(), max_bytes=MAX_ADR_BYTES)
-    if node is not None and not isinstance(node, Mapping):
-        raise YamlFault(node.line, "front matter must be a map")
-    return node
-
-
-def _status(text: str, matter: Mapping | None) -> str:
-    said = {word.lower() for pattern in _STATUS for word in pattern.findall(text)}
-    front = matter.get("status") if matter else None
-    if isinstance(front, Scalar):
-        said.add(front.text.split(maxsplit=1)[0].lower() if front.text.strip() else "")
-    word = said.pop() if len(said) == 1 else ""
-    return word if word in STATUSES else "unknown"
+        return (_rules(head.matter, adr) if head.matter else ()), head.fault
+    except YamlFault as fault:
+        return (), fault
 
 
 def _rules(matter: Mapping, adr: str) -> tuple[Rule, ...]:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ToolError
+from toolgate.kit.adr import MAX_BYTES, STATUSES, UNKNOWN
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance import shapes
 from toolgate.packs.governance.adr import (
     FILE_NAME,
-    MAX_ADR_BYTES,
     SEVERITIES,
-    STATUSES,
     Adr,
     Violation,
     apply,
@@ -51,7 +50,7 @@ class Compliance:
     @property
     def complete(self) -> bool:
         """Everything that was asked for was looked at."""
-        return not (self.unknown or self.skipped or any(adr.fault or adr.status == "unknown" for adr in self.adrs))
+        return not (self.unknown or self.skipped or any(adr.fault or adr.status == UNKNOWN for adr in self.adrs))
 
     @property
     def status(self) -> str:
@@ -111,7 +110,7 @@ def _records(files: ReadFiles, directory: str) -> list[tuple[str, bytes]]:
             for one in entries
             if one.path.count("/") == depth and FILE_NAME.fullmatch(one.path.rpartition("/")[2])
         ]
-        found = [(path, files.read_bytes(path, max_bytes=MAX_ADR_BYTES)) for path in named]
+        found = [(path, files.read_bytes(path, max_bytes=MAX_BYTES)) for path in named]
     except ToolError as fault:
         raise (shapes.bad_path(fault) if fault.code == "INVALID_PATH" else fault) from None
     if not found:
@@ -282,7 +281,7 @@ CHECK_ADR: Final = Tool(
                             {
                                 "id": shapes.said(16),
                                 "title": shapes.said(),
-                                "status": {"enum": [*STATUSES, "unknown"]},
+                                "status": {"enum": [*STATUSES, UNKNOWN]},
                                 "rules": shapes.COUNT,
                                 "enforced": shapes.FLAG,
                                 "fault": shapes.maybe(shapes.said()),
