@@ -52,6 +52,7 @@ conformance: $(VENV)/.dev  ## The official conformance suite and the Inspector (
 
 bench: $(VENV)/.dev  ## Measure against peers (builds one environment a peer under .cache/bench)
 	$(BIN)/python -m benchmarks.compare $(ARGS)
+	$(BIN)/python -m benchmarks.growth
 
 bench-quick: $(VENV)/.dev  ## The same in about a minute, without thresholds
 	$(BIN)/python -m benchmarks.compare --quick $(ARGS)

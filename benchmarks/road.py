@@ -24,7 +24,6 @@ from toolgate.faces import mcp
 from toolgate.gate.execute import Outcome
 from toolgate.gate.floor import normalize_response
 from toolgate.model import strictjson
-from toolgate.model.call import Call
 from toolgate.model.clock import rfc3339
 from toolgate.servers.http import HttpApp
 

@@ -220,14 +220,14 @@ MUTATIONS = (
     Mutation(
         "9 outcome: not written",
         f"{GATE}/road.py",
-        "place = self.ledger.append(entry)  # 9",
+        "place = self.ledger.append(self._outcome(ticket, checked, envelope, wall, acted=acts))  # 9",
         'place = Place("", 0, "")',
         f"{ROAD_TESTS}::test_a_read_leaves_one_record_and_waits_for_no_sync",
     ),
     Mutation(
         "9 outcome: the answer leaves anyway",
         f"{GATE}/road.py",
-        'unknown = {"effect": "unknown"} if acted else None',
+        'unknown = {"effect": "unknown"} if acts else None',
         "place = Place('', 0, '')\n            unknown = None",
         f"{ROAD_TESTS}::test_an_answer_that_cannot_be_recorded_is_withheld_and_says_so",
     ),

@@ -18,7 +18,6 @@ import tempfile
 from pathlib import Path
 
 from tests.lra.browser import served
-
 from toolgate.packs.lra.scaffold import TIERS, Wishes, scaffold
 
 ROOT = Path(__file__).parents[2]

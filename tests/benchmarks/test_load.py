@@ -12,9 +12,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from benchmarks.load import Load, Plan, Tally, header, split_response
 
 from benchmarks import wire
+from benchmarks.load import Load, Plan, Tally, header, split_response
 
 GOOD = wire.Exchange("modern")
 Answerer = Callable[[dict[str, Any]], bytes]

@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from benchmarks.stats import Spread, quantile, ratios, spread
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import goals, plots, report
+from benchmarks.stats import Spread, quantile, ratios, spread
 
 NUMBERS = st.floats(min_value=0.001, max_value=1e9)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.servers import Running, WrongAnswers, first_answer
 
 from benchmarks import machine, ours, trials
+from benchmarks.servers import Running, WrongAnswers, first_answer
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and pins processes to cores")
 

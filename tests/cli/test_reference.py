@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts.reference import FOLDER, pages
 
+from scripts.reference import FOLDER, pages
 from tests.cli.support import clean_environment
 from toolgate.cli.main import COMMANDS
 from toolgate.errors import ExitCode

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ED25519: Final = b"\x01"
 """Signature type byte of the signed-note specification."""
 _KEY_ID_BYTES: Final = 4
-_SECRET_PREFIX: Final = "PRIVATE+KEY+"
+_SECRET_PREFIX: Final = "PRIVATE+KEY+"  # noqa: S105 (a format mark, not a secret)
 _SIGNATURE_MARK: Final = "— "
 MAX_NOTE_BYTES: Final = 64 * 1024
 """A checkpoint is some 250 bytes; this bounds what a stranger's file can make us parse."""
