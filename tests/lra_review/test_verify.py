@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
@@ -349,7 +350,8 @@ def test_what_the_target_does_becomes_a_stable_error(
     async def probe(w: World) -> None:
         w.names |= {"inside.test": ["192.168.1.1"]}
         w.names |= {
-            literal: [literal] for literal in ("127.0.0.1", "::ffff:a00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::")
+            literal: [literal]
+            for literal in ("127.0.0.1", str(IPv6Address("::ffff:10.0.0.1")), "64:ff9b::a9fe:a9fe", "2002:7f00:1::")
         }
         await w.site("example.org", always)
         with pytest.raises(ToolError) as refused:
