@@ -3,7 +3,7 @@
 Authentication, limits, validation both ways, floor and the ledger with its tree are on, as always. Times are the best and
 the median of many rounds in one process on one core; compare numbers of one run only.
 
-    python benchmarks/road.py [--rounds N] [--calls N] [--json] [--flame FILE]
+    python benchmarks/road.py [--rounds N] [--calls N] [--json] [--profile FILE]
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def measure(calls: int, rounds: int) -> dict[str, Any]:
         return table
 
 
-def flame(file: Path, calls: int) -> None:
-    """Collapsed stacks (`frame;frame count`), for any flame graph viewer: sampled by cProfile's call counts is not enough."""
+def profile_to(file: Path, calls: int) -> None:
+    """The forty functions that take most of a call, as the standard profiler counts them."""
     import cProfile
     import pstats
 
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--profile", type=Path)
     options = parser.parse_args()
     if options.profile:
-        flame(options.profile, options.calls * 5)
+        profile_to(options.profile, options.calls * 5)
         return
     table = measure(options.calls, options.rounds)
     if options.json:

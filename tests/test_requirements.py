@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from tests.requirements import HERE, rows
 
@@ -34,6 +33,3 @@ def test_each_row_names_its_document() -> None:
 
 def test_the_rows_cover_all_four_documents() -> None:
     assert {key.partition("-")[0] for key in rows()} >= {"000", "001", "002", "004"}
-
-
-assert Path(__file__).parent == HERE

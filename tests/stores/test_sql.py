@@ -171,7 +171,6 @@ def test_a_url_we_cannot_open_refuses_the_start_without_quoting_it(url: str, tmp
 
 
 def test_an_unreachable_postgresql_is_unavailable_at_once_and_says_no_address(tmp_path: Path) -> None:
-    pytest.importorskip("psycopg")
     stores = SqlStores({"notes": "postgresql://u:hunter2@127.0.0.1:1/db"}, tmp_path, [ONE])
     started = time.monotonic()
     with pytest.raises(StoreUnavailable) as fault:
@@ -227,7 +226,6 @@ def test_w08_one_shared_store_of_two_is_local_and_says_why(postgres: Postgres, t
 
 
 def test_w08_a_url_alone_does_not_make_the_environment_cloud(tmp_path: Path) -> None:
-    pytest.importorskip("psycopg")
     dead = "postgresql://u@127.0.0.1:1/db"
     stores = SqlStores({"consent": dead, "false_positives": dead}, tmp_path, BINDING)
     assert environment_of(stores)[0] == "local"

@@ -5,7 +5,7 @@ Powers keep honest code honest and testable. They are not a sandbox: a pack is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -225,7 +225,3 @@ class Jobs(Protocol):
     async def stop(self, job_id: str) -> bool:
         """False when the caller has no such job: another's job is not told from none."""
         ...
-
-
-class Subscription(Protocol):
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
