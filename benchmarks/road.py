@@ -3,7 +3,10 @@
 Authentication, limits, validation both ways, floor and the ledger with its tree are on, as always. Times are the best and
 the median of many rounds in one process on one core; compare numbers of one run only.
 
-    python benchmarks/road.py [--rounds N] [--calls N] [--json] [--profile FILE]
+    python -m benchmarks.road [--rounds N] [--calls N] [--json]
+    python -m benchmarks.road --flame FILE.svg       where the time goes, as a flame graph to click into
+
+The flame graph is sampled from outside by py-spy, so watching costs the watched nothing. On macOS that needs sudo.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import thread_time_ns
+from time import monotonic, thread_time_ns
 from typing import Any
 
 from benchmarks.deployment import ECHO_ARGUMENTS, bench_home
@@ -28,6 +33,9 @@ from toolgate.model.clock import rfc3339
 from toolgate.servers.http import HttpApp
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+FLAME_SECONDS = 10
+"""Long enough that the start of the process is a thin flame beside the calls."""
+FLAME_SAMPLES_A_SECOND = 500
 
 
 class InProcess:
@@ -153,23 +161,25 @@ def measure(calls: int, rounds: int) -> dict[str, Any]:
         return table
 
 
-def profile_to(file: Path, calls: int) -> None:
-    """The forty functions that take most of a call, as the standard profiler counts them."""
-    import cProfile
-    import pstats
-
+def run_hot(seconds: float) -> None:
+    """Call after call for so long: what `--flame` watches."""
     with tempfile.TemporaryDirectory() as folder:
         home = bench_home(Path(folder) / "home")
         app = home.app()
         whole = InProcess(app, home.keys["builder"])
-        profile = cProfile.Profile()
-        profile.enable()
-        for _ in range(calls):
+        end = monotonic() + seconds
+        while monotonic() < end:
             whole.call()
-        profile.disable()
+        assert whole.sent[0]["status"] == 200, whole.sent
         asyncio.run(app.close())
-    with file.open("w") as out:
-        pstats.Stats(profile, stream=out).sort_stats("tottime").print_stats(40)
+
+
+def flame(file: Path) -> int:
+    """Side effects: writes one SVG that needs nothing beside it. Returns the exit code of py-spy."""
+    spy = Path(sys.executable).parent / "py-spy"
+    record = [spy, "record", "--function", "--output", file, "--rate", str(FLAME_SAMPLES_A_SECOND)]
+    child = [sys.executable, "-m", "benchmarks.road", "--hot", str(FLAME_SECONDS)]
+    return subprocess.run([*record, "--", *child], check=False).returncode
 
 
 def main() -> None:
@@ -177,10 +187,13 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--profile", type=Path)
+    parser.add_argument("--flame", type=Path, metavar="FILE.svg")
+    parser.add_argument("--hot", type=float, metavar="SECONDS", help="only call, and measure nothing")
     options = parser.parse_args()
-    if options.profile:
-        profile_to(options.profile, options.calls * 5)
+    if options.flame:
+        sys.exit(flame(options.flame))
+    if options.hot:
+        run_hot(options.hot)
         return
     table = measure(options.calls, options.rounds)
     if options.json:
