@@ -176,8 +176,8 @@ def run_hot(seconds: float) -> None:
 
 def flame(file: Path) -> int:
     """Side effects: writes one SVG that needs nothing beside it. Returns the exit code of py-spy."""
-    spy = Path(sys.executable).parent / "py-spy"
-    record = [spy, "record", "--function", "--output", file, "--rate", str(FLAME_SAMPLES_A_SECOND)]
+    spy = str(Path(sys.executable).parent / "py-spy")
+    record = [spy, "record", "--function", "--output", str(file), "--rate", str(FLAME_SAMPLES_A_SECOND)]
     child = [sys.executable, "-m", "benchmarks.road", "--hot", str(FLAME_SECONDS)]
     return subprocess.run([*record, "--", *child], check=False).returncode
 
