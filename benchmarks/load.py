@@ -15,6 +15,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -29,8 +30,10 @@ PATIENCE_S = 30.0
 """Seconds without any answer after which the load gives up."""
 DOZE_S = 0.05
 """Longest sleep of the closed loop; an answer ends it at once. The open loop never sleeps: its requests fall due to the
-microsecond, and a kernel timer is a millisecond."""
-RECEIVE_BYTES = 1 << 18
+microsecond, and a kernel timer is a millisecond. Nor does one connection alone: waking an idle core would be part of every
+round trip, half of it with a fast server, and the server's send would pay for it."""
+RECEIVE_BYTES = 1 << 16
+"""Taken at once. Above 128 KiB the allocator asks the kernel for fresh pages each time, which costs more than the read."""
 EXAMPLES = 3
 """Wrong answers told in full; of the rest only the number."""
 
@@ -119,6 +122,7 @@ class HttpLink:
         key = plan.keys[index % len(plan.keys)] if plan.keys else None
         session = self._handshake(plan.port, key) if exchange.face == "handshake" else None
         self._request = exchange.requests(head=exchange.headers(plan.port, key, session))
+        self._socket.setblocking(False)  # a socket with a timeout polls before each send and each receive
         self._received = b""
         self.pending: dict[int, float] = {}
 
@@ -127,14 +131,19 @@ class HttpLink:
 
     def send(self, number: int, since: float) -> None:
         self.pending[number] = since
-        self._socket.sendall(self._request(number))
+        request = self._request(number)
+        sent = self._socket.send(request)
+        if sent < len(request):
+            self._socket.settimeout(PATIENCE_S)
+            self._socket.sendall(memoryview(request)[sent:])
+            self._socket.setblocking(False)
 
     def receive(self) -> list[tuple[int, int, Any]]:
         """(number, status, decoded body) of every answer that is complete. Raises: Closed, ValueError."""
         data = self._socket.recv(RECEIVE_BYTES)
         if not data:
             raise Closed
-        self._received += data
+        self._received = self._received + data if self._received else data
         answer = split_response(self._received)
         if answer is None:
             return []
@@ -173,16 +182,23 @@ def split_response(received: bytes) -> tuple[int, bytes, bytes, bytes] | None:
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
-    head = received[:end].lower()
-    length = header(head, b"content-length")
-    status = int(received[9:12])
-    if length is None and status not in (202, 204):
-        raise ValueError("an answer without a length")
+    head = received[:end]
+    status, length = status_and_length(head)
     start = end + 4
-    stop = start + int(length or 0)
+    stop = start + length
     if len(received) < stop:
         return None
-    return status, received[:end], received[start:stop], received[stop:]
+    return status, head, received[start:stop], received[stop:]
+
+
+@lru_cache(maxsize=64)
+def status_and_length(head: bytes) -> tuple[int, int]:
+    """Remembered, because a server's next head is mostly its last one. Raises: ValueError: no length is told."""
+    status = int(head[9:12])
+    length = header(head, b"content-length")
+    if length is None and status not in (202, 204):
+        raise ValueError("an answer without a length")
+    return status, int(length or 0)
 
 
 def header(head: bytes, name: bytes) -> str | None:
@@ -252,7 +268,7 @@ class Load:
         self._late: deque[float] = deque()
         """Open loop: due times of requests that no connection was free for."""
         self._free: list[HttpLink | PipeLink] = []
-        self._doze_s = DOZE_S if plan.rate is None else 0.0
+        self._doze_s = DOZE_S if plan.rate is None and plan.connections > 1 else 0.0
         self._enough = plan.connections if plan.seconds else 0
         """A server so slow that not every connection had an answer in time is measured for longer."""
 
