@@ -255,7 +255,8 @@ def test_every_tab_hears_of_a_change_once_and_learns_the_new_tier(workspace: Pat
                 assert (await tab.next("change"))["css"] == ["paper/paper.css"]
             (workspace / "paper" / "index.html").write_text(PAGE.replace('lang="en"', ""))
             for tab in tabs:
-                assert (await tab.next("change"))["css"] is None
+                news = await tab.next("change")
+                assert (news["css"], news["reload"], news["html"]) == ([], False, PAGE.replace('lang="en"', ""))
                 report = await tab.next("report")
                 while report["tier"] == "GOLD":  # of the change before
                     report = await tab.next("report")
@@ -315,7 +316,7 @@ def test_a_tab_that_does_not_keep_up_is_let_go_and_a_paper_that_cannot_be_judged
             slow = pages.listen("/")
             assert slow is not None
             for _ in range(devsite_pages.QUEUE + 1):
-                pages.changed(["paper.js"])
+                await pages.changed(["paper.js"])
             assert slow not in pages.listeners
             assert [slow.events.get_nowait()] == [None]  # its stream ends; the tab comes back and sees the new version
             assert await pages.report("/no/such/paper/") is None

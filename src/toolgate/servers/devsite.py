@@ -2,7 +2,8 @@
 
 Loopback only, exact Host, GET and HEAD, no listing, no dotfiles, no keys, no link followed. A file is sent as it is; only
 a page that a browser navigates to gets one script tag more, so that a verifier sees true bytes. Changes travel over
-server-sent events, one for each batch; the paper's own service worker is answered by one that removes itself.
+server-sent events, one for each batch, with the page's new source, so that a tab can show it without a reload; the
+paper's own service worker is answered by one that removes itself.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from watchfiles import Change, awatch
 
 from toolgate.errors import ToolError
 from toolgate.model.powers import ReadFiles, Site
-from toolgate.servers.devsite_pages import TYPES, Body, Compute, Listener, Pages, decoded_path, event
+from toolgate.servers.devsite_pages import TYPES, Body, Compute, Listener, Pages, decoded_path, digest, event
 from toolgate.servers.guarded import ProtocolLimits, guarded_with
 
 MAX_CONNECTIONS: Final = 512
@@ -155,8 +156,15 @@ class DevSite:
                     stop_event=self._stopping,
                     force_polling=polling,
                 ):
-                    self._pages.changed(sorted({path.removeprefix(f"{root}/") for _, path in batch}))
+                    if paths := _lasting(batch):
+                        await self._pages.changed(sorted(path.removeprefix(f"{root}/") for path in paths))
                 return
+
+
+def _lasting(batch: set[tuple[Change, str]]) -> set[str]:
+    """The changed files without those that came and went in the same batch: editors save beside, then rename."""
+    passing = {path for change, path in batch if change is Change.added and not Path(path).exists()}
+    return {path for _, path in batch} - passing
 
 
 class _Server(uvicorn.Server):
@@ -228,7 +236,7 @@ class _App:
     async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         page = decoded_path(query.get("page", ["/"])[0].encode("utf-8", "replace")) or "/"
-        listener = self._pages.listen(page.rpartition("/")[0] + "/")
+        listener = self._pages.listen(page)
         if listener is None:
             await _reply(send, 503, b"Too many tabs.\n")
             return
@@ -239,13 +247,18 @@ class _App:
                 "headers": [*_HEADERS, (b"content-type", b"text/event-stream")],
             }
             await send(start)
-            await _send_event(send, b"retry: 500\n" + event("hello", {"version": self._pages.version}))
-            report = await self._pages.report(listener.directory)
-            if report is not None:
-                await _send_event(send, report)
+            await _send_event(send, b"retry: 500\n" + await self._hello(page, query.get("shown", [""])[0]))
             await self._stream(listener, receive, send)
         finally:
             self._pages.leave(listener)
+
+    async def _hello(self, page: str, shown: str) -> bytes:
+        """The version, and the page's source when it is what the tab shows: later differences are taken from it."""
+        greeting = {"version": self._pages.version}
+        source = await self._pages.source(page) if shown else None
+        if source is not None and source.digest == shown:
+            greeting["html"] = source.text
+        return event("hello", greeting)
 
     async def _stream(self, listener: Listener, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_until_gone(receive))
@@ -284,7 +297,7 @@ async def _reply(send: Send, status: int, body: bytes, more: Sequence[tuple[byte
 
 def with_client(html: bytes, version: str) -> bytes:
     """The page with the reload script at its end: a file of this origin, so the paper's own policy (CSP) stays as it is."""
-    tag = f'<script src="{PREFIX}client.js?v={version}" defer></script>'.encode()
+    tag = f'<script src="{PREFIX}client.js?v={version}" data-shown="{digest(html)}" defer></script>'.encode()
     ends = list(_BODY_END.finditer(html))
     at = ends[-1].start() if ends else len(html)
     return html[:at] + tag + html[at:]
@@ -292,7 +305,10 @@ def with_client(html: bytes, version: str) -> bytes:
 
 @cache
 def client_script() -> bytes:
-    return (resources.files(__package__) / "devsite_client.js").read_bytes()
+    """Both files in one function, so that no name of theirs meets one of the paper's."""
+    here = resources.files(__package__)
+    parts = [(here / name).read_bytes() for name in ("devsite_inplace.js", "devsite_client.js")]
+    return b'"use strict";\n(() => {\n' + b"\n".join(parts) + b"})();\n"
 
 
 REMOVING_WORKER: Final = b"""// Served by the dev site instead of the paper's own worker, whose cache would hide edits.

@@ -1,8 +1,11 @@
 // Live reload and the findings overlay of the dev site. No framework, nothing left behind in the page's own DOM but one
 // element with a closed shadow root; works under the strictest policy a paper may set (script-src 'self').
-"use strict";
-(() => {
-  let version = new URL(document.currentScript.src).searchParams.get("v");
+// Sent together with devsite_inplace.js, in one function.
+{
+  const tag = document.currentScript;
+  let version = new URL(tag.src).searchParams.get("v");
+  let digest = tag.dataset.shown; // of the source that is shown
+  let shown = null; // that source, parsed
   const KEY = `lra-scroll:${location.pathname}`;
   let source = null;
   let hidden = sessionStorage.getItem("lra-overlay") === "hidden";
@@ -14,6 +17,29 @@
     history.scrollRestoration = "manual";
     const restore = () => { scrollTo(x, y); history.scrollRestoration = "auto"; };
     if (document.readyState === "complete") restore(); else addEventListener("load", restore, { once: true });
+  }
+
+  // The page without the tag is the page of its author, text on both sides in one node again.
+  const [before, after] = [tag.previousSibling, tag.nextSibling];
+  tag.remove();
+  if (before?.nodeType === Node.TEXT_NODE && after?.nodeType === Node.TEXT_NODE) {
+    before.appendData(after.data);
+    after.remove();
+  }
+
+  // Under Trusted Types a parser takes no plain text; where not even this policy may be made, every change is a reload.
+  let policy = { createHTML: (html) => html };
+  try { policy = globalThis.trustedTypes?.createPolicy("lra-dev-site", policy) ?? policy; } catch { /* refused */ }
+  function parsed(html) {
+    try { return new DOMParser().parseFromString(policy.createHTML(html), "text/html"); } catch { return null; }
+  }
+
+  function showSource(html, itsDigest) {
+    if (itsDigest === digest) return true; // saved as it was
+    const next = parsed(html);
+    if (!shown || !next || !inPlace(shown, next, document.body)) return false;
+    [shown, digest] = [next, itsDigest];
+    return true;
   }
 
   function reload() {
@@ -96,13 +122,20 @@
 
   function open() {
     if (source) return;
-    source = new EventSource(`/__lra/events?page=${encodeURIComponent(location.pathname)}`);
-    // Whatever changed while nobody listened shows as another version.
-    source.addEventListener("hello", (event) => { if (JSON.parse(event.data).version !== version) reload(); });
+    const query = new URLSearchParams({ page: location.pathname, shown: shown ? "" : digest });
+    source = new EventSource(`/__lra/events?${query}`);
+    source.addEventListener("hello", (event) => {
+      const news = JSON.parse(event.data);
+      // Whatever changed while nobody listened shows as another version.
+      if (news.version !== version) reload();
+      else if (!shown && "html" in news) shown = parsed(news.html);
+    });
     source.addEventListener("change", (event) => {
       const news = JSON.parse(event.data);
+      if (news.version === version) return; // the page was loaded after it
       version = news.version;
-      if (!news.css || !swap(news.css)) reload();
+      const isShown = !news.reload && (!("html" in news) || showSource(news.html, news.digest)) && swap(news.css);
+      if (!isShown) reload();
     });
     source.addEventListener("report", (event) => show(JSON.parse(event.data)));
   }
@@ -112,4 +145,4 @@
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   addEventListener("pagehide", close);
   if (!document.hidden) open();
-})();
+}

@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -22,6 +23,10 @@ MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 MAX_LISTENERS: Final = 256
 """Tabs with live reload at once; a browser opens six connections to a host, so this is many browsers."""
 REPORT_TIMEOUT_S: Final = 10.0
+MAX_PUSHED_BYTES: Final = 1024 * 1024
+"""A page's source that travels with the event; a larger page is loaded anew, which its parsing dominates anyway."""
+REPORT_AFTER_S: Final = 0.1
+"""Judging a paper takes the processor that the browser needs to paint it: the findings wait until it is painted."""
 QUEUE: Final = 32
 """Events kept for a slow tab; one that is further behind is told to reload."""
 _KEY_NAMES: Final = re.compile(r".*\.(?:key|pem|p12|pfx|jks)|id_(?:ed25519|rsa|ecdsa|dsa)", re.IGNORECASE)
@@ -60,12 +65,31 @@ class Body:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The HTML of a page as its author wrote it, and the digest by which a tab knows that this is what it shows."""
+
+    text: str
+    digest: str
+
+
 @dataclass(eq=False, slots=True)
 class Listener:
-    """One tab that waits for news about the paper in one directory."""
+    """One tab that waits for news about the page it shows and the paper in that page's directory."""
 
-    directory: str
+    page: str
     events: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(QUEUE))
+    judged: str = ""
+    """The version whose findings it was told."""
+
+    @property
+    def directory(self) -> str:
+        return self.page.rpartition("/")[0] + "/"
+
+    @property
+    def file(self) -> str:
+        """Where the page lies, as changed paths are written."""
+        return f"{self.page}index.html"[1:] if self.page.endswith("/") else self.page[1:]
 
 
 class Pages:
@@ -122,33 +146,55 @@ class Pages:
         """Where a path of the site lies in the workspace."""
         return "/".join(part for part in (self._site.root, path.strip("/")) if part not in ("", ".")) or "."
 
-    def listen(self, directory: str) -> Listener | None:
+    async def source(self, path: str) -> Source | None:
+        """None for what is no page, is not there, or is too large to be pushed."""
+        body = await self.read(path)
+        if body is None or body.kind != TYPES["html"] or len(body.data) > MAX_PUSHED_BYTES:
+            return None
+        # Decoded as browsers do: a byte order mark is dropped, what is not UTF-8 shows as U+FFFD.
+        return Source(body.data.decode("utf-8-sig", "replace"), digest(body.data))
+
+    def listen(self, page: str) -> Listener | None:
         if len(self.listeners) >= MAX_LISTENERS:
             return None
-        listener = Listener(directory)
+        listener = Listener(page)
         self.listeners.add(listener)
+        if self._reporting is None or self._reporting.done():
+            self._report_soon()
         return listener
 
     def leave(self, listener: Listener) -> None:
         self.listeners.discard(listener)
         self.last_used = monotonic()
 
-    def changed(self, paths: Sequence[str]) -> None:
+    async def changed(self, paths: Sequence[str]) -> None:
         """One event for the batch at once, then the new findings for each paper that somebody looks at."""
         self._changes += 1
         self._reports.clear()
-        style_only = all(path.endswith(".css") for path in paths)
-        news = {"version": self.version, "css": list(paths) if style_only else None}
-        self._tell(event("change", news), self.listeners)
+        self._report_soon()
+        tabs: dict[str, list[Listener]] = {}
+        for listener in self.listeners:
+            tabs.setdefault(listener.page, []).append(listener)
+        for page, those in tabs.items():
+            file = those[0].file
+            source = await self.source(page) if file in paths else None
+            self._tell(_news(self.version, paths, file, source), those)
+
+    def _report_soon(self) -> None:
         if self._reporting is not None:
             self._reporting.cancel()  # what it would say is out of date
         self._reporting = asyncio.create_task(self._report_all())
 
     async def _report_all(self) -> None:
-        for directory in {listener.directory for listener in self.listeners}:
+        await asyncio.sleep(REPORT_AFTER_S)
+        while waiting := [one for one in self.listeners if one.judged != self.version]:
+            directory, version = waiting[0].directory, self.version
             report = await self.report(directory)
+            same = [one for one in self.listeners if one.directory == directory]
+            for one in same:
+                one.judged = version
             if report is not None:
-                self._tell(report, [one for one in self.listeners if one.directory == directory])
+                self._tell(report, same)
 
     async def report(self, directory: str) -> bytes | None:
         """The overlay's content; None when there is no paper or it cannot be judged right now.
@@ -188,6 +234,21 @@ def _end(listener: Listener) -> None:
     while not listener.events.empty():
         listener.events.get_nowait()
     listener.events.put_nowait(None)
+
+
+def _news(version: str, paths: Sequence[str], page: str, source: Source | None) -> bytes:
+    """What a tab needs to show the change: style sheets to swap, its own page's new source, or that it must reload."""
+    rest = [path for path in paths if path != page]
+    styles = [path for path in rest if path.endswith(".css")]
+    must_reload = len(styles) < len(rest) or (page in paths and source is None)
+    news: dict[str, Any] = {"version": version, "css": styles, "reload": must_reload}
+    if source is not None and not must_reload:
+        news |= {"html": source.text, "digest": source.digest}
+    return event("change", news)
+
+
+def digest(html: bytes) -> str:
+    return sha256(html).hexdigest()
 
 
 def event(name: str, value: Mapping[str, Any]) -> bytes:
