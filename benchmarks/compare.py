@@ -4,7 +4,8 @@
 
 Builds one virtual environment a peer (in .cache/bench), measures in interleaved rounds, checks every answer and the audit
 log, prints the tables. The full form also writes benchmarks/results/comparison.json and docs/benchmarks.md.
-Exit 1: a server answered wrongly, or the audit log does not hold every answer. Speed alone never fails a run.
+Exit 1: our server answered wrongly, or its audit log does not hold every answer. A peer that does not install or answers
+wrongly is left out, and the tables say so. Speed never fails a run.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, peers, report, trials
+from benchmarks.field import Field
 from benchmarks.ours import AuditFault
 from benchmarks.servers import WrongAnswers
 
-TRIALS = (trials.over_http, trials.over_stdio, trials.refusals, trials.start_up, trials.kills)
+BESIDE_PEERS = (trials.limit, trials.over_http, trials.over_stdio, trials.start_up)
+ALONE = (trials.refusals, trials.guarantee, trials.kills)
 
 
-def measure(size: trials.Size) -> dict[str, Any]:
+def measure(size: trials.Size, field: Field) -> dict[str, Any]:
     """Raises: WrongAnswers, AuditFault."""
     results: dict[str, Any] = {**report.about_this_run(), "rounds": size.rounds, "seconds": size.seconds}
     audit: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         results |= trials.in_process(size)
-        for trial in (*TRIALS, trials.gateway) if size.faces else TRIALS:
-            found = trial(Path(name), size)
-            audit |= found.pop("audit", {})
-            results |= found
-    return results | {"audit": audit}
+        for beside in (*BESIDE_PEERS, trials.gateway) if size.faces else BESIDE_PEERS:
+            results |= _without_audit(beside(Path(name), size, field), audit)
+        for alone in ALONE:
+            results |= _without_audit(alone(Path(name), size), audit)
+    return results | {"audit": audit, "left_out": field.left}
+
+
+def _without_audit(found: dict[str, Any], audit: dict[str, int]) -> dict[str, Any]:
+    audit |= found.pop("audit", {})
+    return found
 
 
 def main() -> int:
@@ -42,10 +50,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="where the results go as JSON")
     options = parser.parse_args()
     machine.require_linux()
-    for peer in peers.PEERS:
-        peers.install(peer)
     try:
-        results = measure(trials.QUICK if options.quick else trials.FULL)
+        results = measure(trials.QUICK if options.quick else trials.FULL, Field(peers.install_all()))
     except (WrongAnswers, AuditFault) as fault:
         print(f"stopped: {fault}", file=sys.stderr)
         return 1

@@ -1,8 +1,10 @@
 """How cost grows: with tools, keys, argument size, the length of the audit log, and connections.
 
-    python -m benchmarks.growth [--quick] [--records N] [--out FILE]
+    python -m benchmarks.growth [--quick] [--records N] [--only CURVE] [--out FOLDER]
 
-Each curve is flat or linear where it should be. All servers of a curve run at once and are measured in turn.
+Each curve is flat or linear where it should be. All servers of a curve run at once and are measured in turn. The full form
+takes some fifteen minutes, most of it the longest log, and writes benchmarks/results/growth.json and docs/benchmarks.md.
+With --out the results and pictures go to a folder instead. --quick is for trying it: a minute, short rounds, short logs.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 import tempfile
 import time
@@ -19,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, ours, report
-from benchmarks.servers import Running, first_answer
+from benchmarks import machine, ours, peers, report
+from benchmarks.servers import Running, WrongAnswers, first_answer
 from benchmarks.trials import in_turn, tell
 from toolgate.policy.manifest import MANIFEST_FILE, default_file
 
@@ -31,10 +34,16 @@ MANIFEST_ROWS = 1000
 """The most that a policy manifest may hold; the packaged rows are among them, so fewer tools are served."""
 KEYS = (1, 10, 100, 10_000)
 CONNECTIONS = (1, 4, 16, 64, 256)
-RECORDS = 1_000_000
-"""The longest log by default; ten times that is some 7 GB on disk."""
+RECORDS = 10_000_000
+"""The longest log by default: some 7 GB on disk while it is measured. Every record of it is written by the ledger itself, in
+process and without a server; at 10 µs each that takes minutes, and needs no shortcut that would have to be trusted."""
+QUICK_RECORDS = 1_000
+RECORD_BYTES = 1_000
+"""Of disk that a record may need; a log that would not fit is left out."""
 SAMPLE = 2_000
 """Records timed at each length of the log."""
+VERIFY_ONCE_FROM = 1_000_000
+"""Records from which verifying takes so long that one round tells enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +122,28 @@ def connections(folder: Path, size: Size) -> dict[str, Any]:
 
 
 def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
-    """A log that grows tenfold each time: what the next record costs, what a start costs, what verifying costs."""
+    """A log that grows tenfold each time: what the next record costs, what a start costs, what verifying costs.
+
+    Each log is removed before the next one grows, so the disk holds one at a time.
+    """
     record: Points = {}
     start: Points = {}
     verify: Points = {}
     length = 10
     while length <= most:
-        record[str(length)] = _append(ours.make(folder / f"next-{length}"), length, size.rounds)
-        deployment = ours.make(folder / f"log-{length}")
-        _append(deployment, length, 0)
-        start[str(length)] = [_start(deployment) for _ in range(size.rounds)]
-        before = time.perf_counter()
-        deployment.check(length + size.rounds)
-        verify[str(length)] = [time.perf_counter() - before]
-        tell(f"a log of {length} records")
+        if length * RECORD_BYTES > shutil.disk_usage(folder).free:
+            tell(f"no room on disk for a log of {length} records: left out")
+            break
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            record[str(length)] = _append(ours.make(Path(place) / "home"), length, size.rounds)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            deployment = ours.make(Path(place) / "home")
+            _append(deployment, length, 0)
+            start[str(length)] = [_start(deployment) for _ in range(size.rounds)]
+            rounds = 1 if length >= VERIFY_ONCE_FROM else size.rounds
+            verify[str(length)] = [_verify(deployment) for _ in range(rounds)]
+            deployment.check(length + size.rounds)
+        tell(f"growth: a log of {length} records")
         length *= 10
     return {
         "ledger-record": curve("Cost of the next record, by length of the log", "records", "CPU µs a record", record),
@@ -135,6 +152,12 @@ def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
             "toolgate audit verify, its own start included, by length of the log", "records", "s", verify, linear=True
         ),
     }
+
+
+def _verify(deployment: ours.Deployment) -> float:
+    before = time.perf_counter()
+    deployment.verify()
+    return time.perf_counter() - before
 
 
 def _start(deployment: ours.Deployment) -> float:
@@ -163,29 +186,52 @@ def _append(deployment: ours.Deployment, length: int, rounds: int) -> list[float
     return found
 
 
-def main() -> None:
+SERVED = (tools, keys, arguments, connections)
+CURVES = (*(trial.__name__ for trial in SERVED), "ledger")
+
+
+def measure(size: Size, records: int, wanted: Sequence[str]) -> dict[str, Any]:
+    """Raises: WrongAnswers, AuditFault."""
+    curves: dict[str, Any] = {}
+    peers.CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="growth-", dir=peers.CACHE) as name:  # on disk: /tmp may be memory
+        for trial in SERVED:
+            if trial.__name__ in wanted:
+                curves[trial.__name__] = trial(Path(name), size)
+                tell(f"growth: {trial.__name__}")
+        if "ledger" in wanted:
+            curves |= ledger(Path(name), size, records)
+    return {**report.about_this_run(), "rounds": size.rounds, "seconds": size.seconds, "curves": curves}
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="tiny rounds: does it work? (writes no documentation)")
-    parser.add_argument("--records", type=int, default=RECORDS, help="the longest log")
-    parser.add_argument("--out", type=Path, default=report.GROWTH)
+    parser.add_argument("--quick", action="store_true", help="does it work? (writes no documentation)")
+    parser.add_argument("--records", type=int, help=f"the longest log ({RECORDS}; quick: {QUICK_RECORDS})")
+    parser.add_argument("--only", choices=CURVES, help="one curve (writes no documentation)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results and pictures go instead")
     options = parser.parse_args()
     machine.require_linux()
-    size = QUICK if options.quick else FULL
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = Path(name)
-        curves: dict[str, Any] = {}
-        for trial in (tools, keys, arguments, connections):
-            curves[trial.__name__] = trial(folder, size)
-            tell(f"growth: {trial.__name__}")
-        curves |= ledger(folder, size, min(options.records, 1000) if options.quick else options.records)
-    results = {**report.about_this_run(), "rounds": size.rounds, "seconds": size.seconds, "curves": curves}
-    if options.quick:
-        json.dump(results, sys.stdout, indent=1)
-        return
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
-    report.write()
+    records = options.records or (QUICK_RECORDS if options.quick else RECORDS)
+    try:
+        results = measure(QUICK if options.quick else FULL, records, (options.only,) if options.only else CURVES)
+    except (WrongAnswers, ours.AuditFault) as fault:
+        print(f"stopped: {fault}", file=sys.stderr)
+        return 1
+    partial = options.quick or options.only is not None
+    folder = options.out or (peers.CACHE if partial else None)
+    encoded = json.dumps(results, indent=1) + "\n"
+    if folder is None:
+        report.GROWTH.write_text(encoded)
+        report.write()
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / report.GROWTH.name).write_text(encoded)
+        for name, picture in report.pictures({}, results).items():
+            (folder / name).write_text(picture)
+    print(report.growth_table(results))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+CPU_CLOCK = 2
+"""The scheduler's count, rather than ticks."""
 KIB = 1024
 
 
@@ -20,9 +23,15 @@ def require_linux() -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, live and ended (proc(5): fields 14 and 15 of stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+    """User and system time of all threads, live and ended, to the nanosecond: /proc tells it in hundredths of a second.
+
+    The number of the clock is what clock_getcpuclockid(3) makes of a process on Linux; Python has no name for that.
+    Raises: ProcessLookupError: no such process.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | CPU_CLOCK)
+    except OSError as fault:
+        raise ProcessLookupError(f"no process {pid}") from fault
 
 
 def memory_mib(pid: int) -> float:

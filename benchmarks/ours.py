@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import wire
@@ -38,6 +38,11 @@ class Deployment:
     def over_http(self, name: str = "Toolgate") -> Target:
         command = (TOOLGATE, "serve", "--port", "0", "--json", "--home", str(self.home))
         return Target(name, command, wire.Exchange("modern"), self.environment, self.keys)
+
+    def unwritten(self, name: str) -> Target:
+        """The same over HTTP, but the audit log goes to /dev/null."""
+        served = self.over_http(name)
+        return replace(served, command=(sys.executable, "-m", "benchmarks.unwritten", *served.command[1:]))
 
     def over_stdio(self, name: str = "Toolgate") -> Target:
         environment = {**self.environment, "TOOLGATE_API_KEY": self.keys[0]}

@@ -36,10 +36,15 @@ def short(value: float) -> str:
     if value == 0:
         return "0"
     if value >= 1000:
-        return f"{value:,.0f}".replace(",", " ")
+        return count(value)
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def count(value: float) -> str:
+    """A whole number, its thousands apart."""
+    return f"{value:,.0f}".replace(",", " ")
 
 
 def bars(title: str, unit: str, rows: Mapping[str, Spread], ours: str = "Toolgate") -> str:
@@ -92,7 +97,7 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
         across, down = at(x, each.median).split()
         parts.append(f'<circle class="dot" cx="{across}" cy="{down}" r="4"/>')
         parts.append(_text(float(across), float(down) - 10, short(each.median), "soft", anchor="middle"))
-        parts.append(_text(float(across), bottom + 20, f"{x:,.0f}".replace(",", " "), "soft", anchor="middle"))
+        parts.append(_text(float(across), bottom + 20, count(x), "soft", anchor="middle"))
     parts.append(_text((left + right) / 2, bottom + 42, axis, "soft", anchor="middle"))
     return _document(bottom + 58, title, parts)
 

@@ -99,9 +99,9 @@ REPEAT = """
 
 It needs Linux, two cores and nothing else running. The server runs on the first core, the load on the last; a round
 measures every server once, and each round begins with another one. The load (`benchmarks/load.py`) decodes every answer
-and checks status, id and echoed fields; one wrong answer ends the run. After each trial the lines of our audit log must
-equal the answers that clients got, and `toolgate audit verify` must pass. Absolute numbers differ from machine to machine:
-compare ratios, and mind their spread.
+and checks status, id and echoed fields; one wrong answer of ours ends the run, and one of a peer ends its part in it. After
+each trial the lines of our audit log must equal the answers that clients got, and `toolgate audit verify` must pass.
+Absolute numbers differ from machine to machine: compare ratios, and mind their spread.
 
 What this does not show: TLS, several machines, tools that wait or compute (they dwarf all of this), and gateways at their best.
 """
@@ -119,21 +119,30 @@ def _conditions(results: Results) -> str:
     return (
         f"Measured {results['date']} on {about['processor']}, {about['cores']} cores, {about['system']}, "
         f"Python {about['python']}. {results['rounds']} interleaved rounds of {results['seconds']:g} s; other processes "
-        f"used {results.get('others_used', 0):.0%} of the machine, and the load was busy at most "
-        f"{_busiest(results):.0%} of its time. Cells are medians, with the lowest and highest round "
-        f"in brackets; ratios are taken round by round.\n\nVersions: {versions}."
+        f"used {results.get('others_used', 0):.0%} of the machine. {_load(results)} Cells are medians, with the lowest and "
+        f"highest round in brackets; ratios are taken round by round.\n\nVersions: {versions}."
     )
 
 
-def _busiest(results: Results) -> float:
-    """Near 100 % the load would be the limit, and not the server."""
-    rows = results.get("http", {}).values()
-    return max((spread(found["load_busy"]).median for columns in rows for found in columns.values()), default=0.0)
+def _load(results: Results) -> str:
+    """Near 100 % busy, or near its own limit, the load would have been measured and not the server."""
+    ours = results["http"]["Toolgate"].values()
+    busiest = max(spread(found["load_busy"]).median for found in ours)
+    said = f"Beside Toolgate the load was busy at most {busiest:.0%} of its time"
+    alone = [
+        f"{plots.short(spread(found['rate']).median)} calls/s at {connections}"
+        for connections, found in results.get("limit", {}).items()
+    ]
+    return (
+        f"{said}; beside a server that does nothing it reaches {', '.join(alone)} connections." if alone else f"{said}."
+    )
 
 
 def tables(results: Results, growth: Results | None = None) -> str:
     """What a person wants to see after a run, in Markdown; also printed in the terminal."""
     parts = ["## Goals", _goals(goals(results, growth))]
+    if results.get("left_out"):
+        parts += ["## Left out", _table(["peer", "why"], list(results["left_out"].items()))]
     if "http" in results:
         parts += ["## Over HTTP", _rates(results["http"], "connections")]
         parts += ["Calls a second, ours divided by theirs:", _ratios(results, "rate")]
@@ -220,6 +229,18 @@ def _audit(results: Results) -> str:
         f"SIGKILL at full load with 64 connections, {found['kills']} times: {plots.short(found['answers'])} answers had "
         f"reached a client, {found['without_line']} of them without a line in the log; {found['torn']} lines were torn. "
         f"In all other trials together, {answers} answers and as many records, verified after each trial."
+        + _guarantee(results.get("guarantee", {}))
+    )
+
+
+def _guarantee(table: Mapping[str, Any]) -> str:
+    if not table:
+        return ""
+    rates = {name: shown(spread(table[name]["rate"])) for name in ("written", "unwritten")}
+    ratio = shown(ratios(table["written"]["rate"], table["unwritten"]["rate"]))
+    return (
+        f"\n\nWhat that costs: {rates['written']} calls/s at 64 connections, against {rates['unwritten']} of the same server "
+        f"with its log on /dev/null, which makes each record but keeps none: {ratio}x."
     )
 
 
@@ -234,6 +255,19 @@ def _growth(growth: Results) -> Iterator[str]:
     yield f"## How cost grows\n\nMeasured {growth['date']}, {growth['rounds']} interleaved rounds of {growth['seconds']:g} s."
     for name, each in growth["curves"].items():
         yield f"![{each['title']}](benchmarks/{name}.svg)"
+    yield growth_table(growth)
+
+
+def growth_table(growth: Results) -> str:
+    """Every point of every curve as text: the pictures are for the shape."""
+
+    def rows() -> Iterator[Sequence[str]]:
+        for each in growth["curves"].values():
+            points = {int(x): spread(rounds) for x, rounds in each["points"].items()}
+            cells = [f"{plots.count(x)}: {shown(found)}" for x, found in points.items()]
+            yield [each["title"], each["unit"], "<br>".join(cells)]
+
+    return _table(["what", "unit", "by number"], rows())
 
 
 if __name__ == "__main__":

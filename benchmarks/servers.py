@@ -76,7 +76,7 @@ class Running:
         line = self.process.stdout.readline()
         overdue.cancel()
         if not line:
-            raise RuntimeError(f"{self.target.name} did not start: {' '.join(self.target.command)}")
+            raise RuntimeError(f"{self.target.name}: did not start")
         return dict(json.loads(line))
 
     def stop(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import resource
 import statistics
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +17,13 @@ from typing import Any
 import orjson
 
 from benchmarks import machine, ours, peers, wire
+from benchmarks.field import OURS, Field
 from benchmarks.servers import Running, Target, WrongAnswers, finish, first_answer
 
 Rounds = dict[str, list[float]]
 """A measure and its value in each round."""
+STDIO = ", stdio"
+"""Follows the name of a peer over stdio where it could be taken for the one over HTTP."""
 MEASURES = ("rate", "cpu_us", "p50_ms", "p99_ms", "load_busy")
 PLAIN_DATA = ("result", "structuredContent")
 """Where peers put the echo; ours puts it one deeper, in the governance envelope."""
@@ -86,7 +88,21 @@ def keep(table: Rounds, found: Mapping[str, Any]) -> None:
             table[measure].append(float(found[measure]))
 
 
-def over_http(folder: Path, size: Size) -> dict[str, Any]:
+def limit(_folder: Path, size: Size, field: Field) -> dict[str, Any]:
+    """How fast the load alone can be, beside a server that does nothing."""
+    table: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
+    name = peers.ASGI.label
+    with ExitStack() as stack, field.excusing(name):
+        target = Target(name, tuple(peers.ASGI.command("ceiling.py")), wire.Exchange("modern", fixed=True))
+        for server in field.start(stack, [target]):
+            for _ in range(size.rounds):
+                for connections in size.connections:
+                    keep(table[str(connections)], server.measure(connections, size.seconds / 2))
+    tell("the load's own limit")
+    return {"limit": table} if table else {}
+
+
+def over_http(folder: Path, size: Size, field: Field) -> dict[str, Any]:
     """Closed loop at each number of connections, then the open loop at a third of what ours could do."""
     deployment = ours.make(folder / "http")
     targets = {"Toolgate": deployment.over_http()} | peers_over_http()
@@ -95,7 +111,7 @@ def over_http(folder: Path, size: Size) -> dict[str, Any]:
     table: dict[str, dict[str, Rounds]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     answers = 0
     with ExitStack() as stack:
-        servers = [stack.enter_context(Running(target)) for target in targets.values()]
+        servers = field.start(stack, targets.values())
         governed = servers[0]
         rows = [(server.target.name, server, server.target.exchange) for server in servers]
         if size.faces:
@@ -104,9 +120,12 @@ def over_http(folder: Path, size: Size) -> dict[str, Any]:
         for number in range(size.rounds):
             for connections in size.connections:
                 for name, server, exchange in in_turn(rows, number):
-                    found = server.measure(connections, size.seconds, exchange=exchange)
-                    keep(table[name][str(connections)], found)
-                    answers += found["answers"] if server is governed else 0
+                    if not field.stays(name):
+                        continue
+                    with field.excusing(name):
+                        found = server.measure(connections, size.seconds, exchange=exchange)
+                        keep(table[name][str(connections)], found)
+                        answers += found["answers"] if server is governed else 0
             tell(f"HTTP round {number + 1} of {size.rounds}")
         capacity = statistics.median(table["Toolgate"]["64"]["rate"])
         paced: Rounds = defaultdict(list)
@@ -116,37 +135,48 @@ def over_http(folder: Path, size: Size) -> dict[str, Any]:
             answers += found["answers"]
         disturbed = disturbance.share()
     deployment.check(answers)
-    return {"http": table, "open": paced, "others_used": disturbed, "audit": {"http": answers}}
+    return {"http": stayed(table, field), "open": paced, "others_used": disturbed, "audit": {"http": answers}}
 
 
-def over_stdio(folder: Path, size: Size) -> dict[str, Any]:
+def stayed(table: Mapping[str, Any], field: Field, mode: str = "") -> dict[str, Any]:
+    """Without the half-measured rows of those who left."""
+    return {name: rows for name, rows in table.items() if field.stays(name + mode)}
+
+
+def over_stdio(folder: Path, size: Size, field: Field) -> dict[str, Any]:
     deployment = ours.make(folder / "stdio")
     targets = {"Toolgate": deployment.over_stdio()} | peers_over_stdio()
     table: dict[str, dict[str, Rounds]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     answers = 0
     with ExitStack() as stack:
-        servers = [stack.enter_context(Running(target)) for target in targets.values()]
+        servers = field.start(stack, targets.values(), STDIO)
         for number in range(size.rounds):
             for in_flight in size.in_flight:
                 for server in in_turn(servers, number):
-                    found = server.measure(in_flight, size.seconds)
-                    keep(table[server.target.name][str(in_flight)], found)
-                    answers += found["answers"] if server is servers[0] else 0
+                    name = server.target.name
+                    if not field.stays(name + STDIO):
+                        continue
+                    with field.excusing(name + STDIO):
+                        found = server.measure(in_flight, size.seconds)
+                        keep(table[name][str(in_flight)], found)
+                        answers += found["answers"] if server is servers[0] else 0
             tell(f"stdio round {number + 1} of {size.rounds}")
     deployment.check(answers)
-    return {"stdio": table, "audit": {"stdio": answers}}
+    return {"stdio": stayed(table, field, STDIO), "audit": {"stdio": answers}}
 
 
 GATEWAY_CONNECTIONS = (1, 10)
 """At 64 connections ContextForge answers nothing for seconds."""
 
 
-def gateway(folder: Path, size: Size) -> dict[str, Any]:
+def gateway(folder: Path, size: Size, field: Field) -> dict[str, Any]:
     """A gateway beside us, for scale: it also authenticates and keeps a record, but forwards the call."""
-    try:
-        peers.install(peers.CONTEXTFORGE)
-    except subprocess.CalledProcessError:
-        tell("ContextForge does not install here: left out")
+    label = peers.CONTEXTFORGE.label
+    if not field.stays(peers.SDK.label):
+        field.left[label] = "nothing to forward to"
+        return {}
+    if reason := peers.install(peers.CONTEXTFORGE):
+        field.left[label] = reason
         return {}
     place = folder / "contextforge"
     place.mkdir()
@@ -156,8 +186,8 @@ def gateway(folder: Path, size: Size) -> dict[str, Any]:
     with Running(peers_over_http()["SDK"]) as upstream, Running(deployment.over_http()) as governed:
         machine.pin(upstream.pid, upstream.load_core)
         command = tuple(peers.CONTEXTFORGE.command("gateway.py", str(upstream.port), str(place)))
-        target = Target("ContextForge", command, wire.Exchange("gateway", data_at=PLAIN_DATA))
-        with Running(target) as forwarding:
+        target = Target(label, command, wire.Exchange("gateway", data_at=PLAIN_DATA))
+        with field.excusing(label), Running(target) as forwarding:
             for number in range(size.rounds):
                 for connections in GATEWAY_CONNECTIONS:
                     for server in in_turn([governed, forwarding], number):
@@ -166,7 +196,7 @@ def gateway(folder: Path, size: Size) -> dict[str, Any]:
                         answers += found["answers"] if server is governed else 0
                 tell(f"gateway round {number + 1} of {size.rounds}")
     deployment.check(answers)
-    return {"gateway": table, "audit": {"gateway": answers}}
+    return {"gateway": table, "audit": {"gateway": answers}} if field.stays(label) else {}
 
 
 REFUSALS: tuple[wire.Case, ...] = ("good", "wrong key", "wrong role", "broken JSON", "bad arguments", "too fast")
@@ -209,28 +239,47 @@ def _check_flood(deployment: ours.Deployment, known: int, strangers: int) -> Non
     deployment.verify()
 
 
-def start_up(folder: Path, size: Size) -> dict[str, Any]:
+def start_up(folder: Path, size: Size, field: Field) -> dict[str, Any]:
     """Seconds to the first right answer, memory at rest after it and under load. One server at a time: what processes
     share is divided between them, so a neighbour would make each look smaller."""
     deployment = ours.make(folder / "start")
     http = {"Toolgate": deployment.over_http()} | peers_over_http()
     rows = [target for name, target in http.items() if "handshake" not in name]
     stdio = {"Toolgate": deployment.over_stdio()} | peers_over_stdio()
-    rows += [replace(target, name=f"{name}, stdio") for name, target in stdio.items()]
+    rows += [replace(target, name=name + STDIO) for name, target in stdio.items()]
     table: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
     answers = 0
     machine.pin(0, machine.cores()[1])
     for number in range(size.rounds):
         for target in in_turn(rows, number):
-            with Running(target) as server:
+            if not field.stays(target.name):
+                continue
+            with field.excusing(target.name), Running(target) as server:
                 table[target.name]["seconds"].append(first_answer(server))
                 table[target.name]["mib"].append(machine.memory_mib(server.pid))
                 found = server.measure(10 if target.over_stdio else 64, size.seconds / 2)
                 table[target.name]["mib_loaded"].append(found["mib"])
-                answers += 1 + found["answers"] if target.name.startswith("Toolgate") else 0
+                answers += 1 + found["answers"] if target.name.startswith(OURS) else 0
         tell(f"start-up round {number + 1} of {size.rounds}")
     deployment.check(answers)
-    return {"start": table, "audit": {"start": answers}}
+    return {"start": stayed(table, field), "audit": {"start": answers}}
+
+
+def guarantee(folder: Path, size: Size) -> dict[str, Any]:
+    """What a record before each answer costs: the rate beside that of the same server with its log on /dev/null."""
+    deployment = ours.make(folder / "written")
+    table: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
+    answers = 0
+    nowhere = ours.make(folder / "unwritten").unwritten("unwritten")
+    with Running(deployment.over_http("written")) as written, Running(nowhere) as unwritten:
+        for number in range(2 * size.rounds):  # the difference is small, so it is asked twice as often
+            for server in in_turn([written, unwritten], number):
+                found = server.measure(64, size.seconds)
+                keep(table[server.target.name], found)
+                answers += found["answers"] if server is written else 0
+    tell("the cost of the guarantee")
+    deployment.check(answers)
+    return {"guarantee": table, "audit": {"guarantee": answers}}
 
 
 def kills(folder: Path, size: Size) -> dict[str, Any]:

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 CACHE = Path(__file__).parents[2] / ".cache" / "bench"
 SCRIPTS = Path(__file__).parent
+INSTALL_S = 240.0
+"""Seconds that the packages of one peer may take to come."""
 SERVER = ("uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0")
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
+    label: str
+    """What the tables call it."""
     name: str
     packages: tuple[str, ...]
 
@@ -28,23 +33,46 @@ class Peer:
         return [str(self.python), str(SCRIPTS / script), *arguments]
 
 
-SDK = Peer("sdk", ("mcp==2.3.0", *SERVER))
-FASTMCP = Peer("fastmcp", ("fastmcp==4.1.2", *SERVER))
+SDK = Peer("SDK", "sdk", ("mcp==2.3.0", *SERVER))
+FASTMCP = Peer("FastMCP", "fastmcp", ("fastmcp==4.1.2", *SERVER))
 """4.1.3 and 4.1.4 ask for a release of certifi that the package index did not have when this was pinned."""
-ASGI = Peer("asgi", (*SERVER, "orjson==3.13.0"))
+ASGI = Peer("empty ASGI", "asgi", (*SERVER, "orjson==3.13.0"))
 PEERS = (SDK, FASTMCP, ASGI)
-CONTEXTFORGE = Peer("contextforge", ("mcp-contextforge-gateway==1.0.7.post20260921",))
+CONTEXTFORGE = Peer("ContextForge", "contextforge", ("mcp-contextforge-gateway==1.0.7.post20260921",))
 """A gateway: it forwards each call to another server. Left out where it does not install."""
 
 
-def install(peer: Peer) -> None:
-    """Make the environment, unless it already holds exactly these versions. Raises: CalledProcessError."""
+def install_all() -> dict[str, str]:
+    """Side by side. Returns which are not there, and why."""
+    with ThreadPoolExecutor(len(PEERS)) as pool:
+        reasons = dict(zip(PEERS, pool.map(install, PEERS), strict=True))
+    return {peer.label: reason for peer, reason in reasons.items() if reason is not None}
+
+
+def install(peer: Peer) -> str | None:
+    """Make the environment, unless it already holds exactly these versions. Returns why it is not there, or None."""
     done = CACHE / peer.name / "installed"
     wanted = "\n".join(peer.packages)
     if done.exists() and done.read_text() == wanted:
-        return
-    print(f"installing {', '.join(peer.packages)} into {CACHE.name}/{peer.name} ...", file=sys.stderr, flush=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(CACHE / peer.name)], check=True)
-    pip = [str(peer.python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-    subprocess.run([*pip, *peer.packages], check=True)
+        return None
+    sys.stderr.write(f"installing {', '.join(peer.packages)} into {CACHE.name}/{peer.name} ...\n")
+    venv = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(CACHE / peer.name)]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(peer.python),
+        "--disable-pip-version-check",
+        "--quiet",
+        "install",
+    ]
+    try:
+        subprocess.run(venv, check=True)
+        subprocess.run([*pip, *peer.packages], check=True, timeout=INSTALL_S)
+    except subprocess.CalledProcessError:
+        return "does not install here"
+    except subprocess.TimeoutExpired:
+        return f"did not install within {INSTALL_S:g} s"
     done.write_text(wanted)
+    return None
