@@ -7,18 +7,19 @@ nested elements or a pathological pattern costs its caller a deadline and nobody
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolgate.errors import ToolError, ToolgateError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -38,6 +39,8 @@ class _Worker:
     """One process and the pipe to it."""
 
     def __init__(self) -> None:
+        import multiprocessing  # noqa: PLC0415 (4 ms, for the first piece of work)
+
         context: Any = multiprocessing.get_context("spawn" if sys.platform == "darwin" else "forkserver")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="toolgate-compute", daemon=True)
