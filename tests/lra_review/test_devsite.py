@@ -214,9 +214,9 @@ class Tab:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def open(cls, port: int, page: str = "/") -> Tab:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"GET /__lra/events?page={page} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+    async def open(cls, port: int, page: str = "/", shown: str = "") -> Tab:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 * devsite_pages.MAX_PUSHED_BYTES)
+        writer.write(f"GET /__lra/events?page={page}&shown={shown} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
         await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
         return cls(reader, writer)
 
@@ -278,6 +278,87 @@ def test_a_batch_of_changes_is_one_event_and_dotfiles_are_none(workspace: Path) 
             after = (await tab.next("change"))["version"]
             assert int(after.rpartition(".")[2]) == int(before.rpartition(".")[2]) + 1
             tab.close()
+
+    run(probe())
+
+
+def test_a_tab_gets_the_source_it_shows_and_no_other(workspace: Path) -> None:
+    async def probe() -> None:
+        async with serving(workspace, "paper") as site:
+            served = (await ask(site.port, "/", "Sec-Fetch-Dest: document"))[2].decode()
+            shown = served.partition('data-shown="')[2].partition('"')[0]
+            for asked, told in ((shown, PAGE), ("0" * 64, None), ("", None)):
+                tab = await Tab.open(site.port, shown=asked)
+                assert (await tab.next("hello")).get("html") == told
+                tab.close()
+
+    run(probe())
+
+
+def test_the_new_source_of_the_shown_page_travels_with_the_change(workspace: Path) -> None:
+    strange = b'\xef\xbb\xbf<p>a\x00b\xff \r\n\xe2\x80\xa8 "data: x"</p>'
+
+    async def probe() -> None:
+        paper = workspace / "paper"
+        (paper / "more.html").write_text("<p>more</p>")
+        async with serving(workspace, "paper") as site:
+            home, more = await Tab.open(site.port), await Tab.open(site.port, "/more.html")
+            for tab in (home, more):
+                await tab.next("report")
+            (paper / "more.html").write_bytes(strange)
+            news = await more.next("change")
+            assert (news["reload"], news["css"]) == (False, [])
+            assert news["html"] == '<p>a\x00b\ufffd \r\n\u2028 "data: x"</p>'
+            news = await home.next("change")  # what it shows may hold the other page in a frame
+            assert (news["reload"], "html" in news) == (True, False)
+            (paper / "more.html").write_bytes(b"x" * (devsite_pages.MAX_PUSHED_BYTES + 1))
+            news = await more.next("change")
+            assert (news["reload"], "html" in news) == (True, False)
+            (paper / "more.html").unlink()
+            assert (await more.next("change"))["reload"] is True
+            for tab in (home, more):
+                tab.close()
+
+    run(probe())
+
+
+def test_a_file_saved_beside_and_renamed_is_a_change_of_that_file_alone(workspace: Path) -> None:
+    async def probe() -> None:
+        paper = workspace / "paper"
+        async with serving(workspace, "paper") as site:
+            tab = await Tab.open(site.port)
+            await tab.next("report")
+            (paper / "index.html.tmp4711").write_text("<p>new</p>")
+            (paper / "index.html.tmp4711").replace(paper / "index.html")
+            news = await tab.next("change")
+            assert (news["reload"], news["html"]) == (False, "<p>new</p>")
+            tab.close()
+
+    run(probe())
+
+
+def test_a_paper_is_judged_once_for_all_tabs_and_told_after_the_change(workspace: Path) -> None:
+    async def probe() -> None:
+        judged: list[Any] = []
+        site = serve.site("paper", 0)
+
+        def judge(gathered: Any) -> Any:
+            judged.append(gathered)
+            return site.judge(gathered)
+
+        counting = Site(site.root, site.port, site.gather, judge, site.home)
+        running = await DevSites(workspace, Workspace(workspace), in_thread)(counting)
+        tabs = [await Tab.open(running.port) for _ in range(3)]
+        for tab in tabs:
+            await tab.next("report")
+        judged.clear()
+        (workspace / "paper" / "paper.js").write_text("1;")
+        for tab in tabs:
+            await tab.next("change")
+            await tab.next("report")
+            tab.close()
+        assert len(judged) == 1
+        await running.stop()
 
     run(probe())
 

@@ -125,7 +125,7 @@ const inPlace = (() => {
     attribute(name, from, to, live) {
       const [was, will] = [from.getAttribute(name), to.getAttribute(name)];
       if (was === will) return;
-      must(!this.seen.made.size && name !== "id" && PLAIN_ATTRIBUTE.test(name) && !this.isActive(name), "an attribute");
+      must(!this.seen.made.size && PLAIN_ATTRIBUTE.test(name) && !this.isActive(name), "an attribute");
       must(live.getAttribute(name) === was, "changed meanwhile");
       must(name !== "class" || this.isLeftAlone(to), "scripts may make something of it");
       this.steps.push(() => { if (will === null) live.removeAttribute(name); else live.setAttribute(name, will); });
