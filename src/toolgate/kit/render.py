@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.kit.findings import Finding, by_severity, in_reading_order
-from toolgate.kit.junit import to_junit
 from toolgate.kit.sarif import to_sarif
 from toolgate.model import strictjson
 
@@ -125,6 +124,8 @@ def _to_sarif(findings: Sequence[Finding], checker: Checker) -> str:
 
 
 def _to_junit(findings: Sequence[Finding], checker: Checker) -> str:
+    from toolgate.kit.junit import to_junit  # noqa: PLC0415 (xml.sax brings an HTTP client, 8 ms)
+
     return to_junit(findings, name=checker.name)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-import turbohtml
-
 Kind = Literal["paper", "adr", "markdown", "text"]
 KINDS: Final[tuple[Kind, ...]] = ("paper", "adr", "markdown", "text")
 MAX_DOCUMENT_BYTES: Final = 512 * 1024
@@ -64,6 +62,8 @@ def _read(path: str, data: bytes) -> Document | None:
 
 def _from_html(source: str) -> tuple[str, str]:
     """Title and what a reader sees: no scripts, no styles, no markup."""
+    import turbohtml  # noqa: PLC0415 (25 ms, in the worker only)
+
     page = turbohtml.parse(source, scripting=False)
     heading = page.select_one("title") or page.select_one("h1")
     return (heading.text if heading is not None else ""), page.to_text()

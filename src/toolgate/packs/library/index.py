@@ -5,7 +5,6 @@ It is a cache: nothing in it is needed after a restart, so it has no file, no mi
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,6 +59,8 @@ class Index:
     """Safe to use from several threads."""
 
     def __init__(self, *, max_bytes: int = MAX_INDEX_BYTES) -> None:
+        import sqlite3  # noqa: PLC0415 (2 ms, once somebody searches)
+
         self._lock = threading.Lock()
         self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._database.executescript(_TABLES)

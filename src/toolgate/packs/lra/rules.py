@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Tier = Literal["bronze", "silver", "gold", "advisory"]
+TierName = Literal["NONE", "BRONZE", "SILVER", "GOLD"]
+TIER_NAMES: Final[tuple[TierName, ...]] = ("NONE", "BRONZE", "SILVER", "GOLD")
+"""What a paper can be; worst first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from toolgate.model.powers import Site
-from toolgate.packs.lra import validate
 from toolgate.packs.lra.artifact import Artifact, gather
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ def site(root: str, port: int) -> Site:
 
 def overlay(artifact: Artifact) -> dict[str, Any]:
     """The live tier and what stands in its way."""
+    from toolgate.packs.lra import validate  # noqa: PLC0415 (the HTML parser, 40 ms, in the worker only)
+
     report = validate.validate(artifact)
     failing = [one for one in report.findings if validate.status_of(one) == "fail"]
     return {

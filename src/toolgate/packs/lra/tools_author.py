@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from toolgate.model.tool import Context, Result, Tool
-from toolgate.packs.lra import report, rules, scaffold, validate
+from toolgate.packs.lra import report, rules, scaffold
 from toolgate.packs.lra.artifact import Artifact, gather
 
 _CHARACTER: Final = r"[^/\\\u0000-\u001f\u007f-\u009f]"
@@ -38,6 +38,8 @@ async def run_validate(ctx: Context, args: dict[str, Any]) -> Result:
 
 def judge(artifact: Artifact) -> dict[str, Any]:
     """For the worker process: strangers' bytes in, plain values out."""
+    from toolgate.packs.lra import validate  # noqa: PLC0415 (the HTML parser, 40 ms, in the worker only)
+
     found = validate.validate(artifact)
     return {"path": found.page, **found.as_json()}
 
@@ -86,7 +88,7 @@ _REPORT: Final[dict[str, Any]] = {
     "required": ["path", "tier", "passed", "total", "findings"],
     "properties": {
         "path": {"type": "string", "maxLength": 1100, "description": "The page that was judged."},
-        "tier": {"enum": list(validate.TIER_NAMES)},
+        "tier": {"enum": list(rules.TIER_NAMES)},
         "passed": {"type": "integer", "minimum": 0, "maximum": 23},
         "total": {"const": 23},
         "findings": {"type": "array", "maxItems": 2000, "items": _FINDING},

@@ -10,9 +10,8 @@ from toolgate.errors import ToolError
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.model.tool import Result, Tool
-from toolgate.packs.lra import registry, serve, sign, verify
+from toolgate.packs.lra import registry, serve, sign
 from toolgate.packs.lra.tools_author import PATH_PATTERN
-from toolgate.packs.lra.verify_fetch import look
 
 if TYPE_CHECKING:
     from toolgate.model.powers import JobInfo
@@ -246,6 +245,8 @@ LRA_SIGN: Final = Tool(
 
 
 async def run_verify(ctx: Context, args: dict[str, Any]) -> Result:
+    from toolgate.packs.lra.verify_fetch import look  # noqa: PLC0415 (the HTML parser, 40 ms, once a paper is verified)
+
     if ctx.net is None or ctx.writer is None:
         raise ToolError("UNAVAILABLE", "this server fetches nothing")
     target = args.get("target", args.get("path", ""))
@@ -307,6 +308,8 @@ def _last_segment(url: str) -> str | None:
 
 
 def _verify_text(data: Mapping[str, Any]) -> str:
+    from toolgate.packs.lra import verify  # noqa: PLC0415 (as above)
+
     report = verify.text(data["target"], data["steps"])
     if data["receipt_path"] is None:
         return report

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from toolgate.packs.lra.artifact import Artifact
+    from toolgate.packs.lra.rules import TierName
 
-TierName = Literal["NONE", "BRONZE", "SILVER", "GOLD"]
-TIER_NAMES: Final[tuple[TierName, ...]] = ("NONE", "BRONZE", "SILVER", "GOLD")
-"""Worst first."""
 MAX_HITS: Final = 10
 """Places shown for one rule: the eleventh dangling link teaches nothing new, and the largest report stays under 1 MiB."""
 MAX_MESSAGE: Final = 400
@@ -81,7 +79,7 @@ def validate(artifact: Artifact, *, strict: bool = False) -> Report:
 def _tier(failed: set[str]) -> TierName:
     """A tier needs all of its own checks and all of those below it."""
     reached: TierName = "NONE"
-    for tier, name in zip(rules.TIERS, TIER_NAMES[1:], strict=True):
+    for tier, name in zip(rules.TIERS, rules.TIER_NAMES[1:], strict=True):
         if any(rule.id in failed for rule in rules.of_tier(tier)):
             break
         reached = name
