@@ -58,7 +58,7 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
     """
     clock = clock or SystemClock()
     packs = load_packs(settings.packs.enabled)
-    policy = load_policy(settings.paths.policy)
+    policy = load_policy(settings.paths.policy, [tool.name for pack in packs for tool in pack.tools])
     warnings = check_start(packs, policy.manifest, policy.adrs, policy.lock)
     tables = {pack.name: _pack_settings(pack, settings) for pack in packs}
     registry = SchemaRegistry(tool for pack in packs for tool in pack.tools)

@@ -11,6 +11,7 @@ from toolgate.errors import StartRefused
 from toolgate.kit.adr import MAX_BYTES, read
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 _FILE_NAME: Final = re.compile(r"(ADR-[0-9]+)(-[A-Za-z0-9._-]+)?\.md")
@@ -43,8 +44,8 @@ def parse(file: str, data: bytes) -> Adr:
     return Adr(match[1], head.status, sha256(data).hexdigest(), head.title, file)
 
 
-def load_directory(directory: Path | None) -> dict[str, Adr]:
-    """Every `ADR-*.md` of a directory, by id; none without a directory.
+def load_directory(directory: Path | None, only: Collection[str] | None = None) -> dict[str, Adr]:
+    """Every `ADR-*.md` of a directory, or those with the ids `only`, by id; none without a directory.
 
     Raises: StartRefused: a number used twice, a file too large, unreadable or not text.
     """
@@ -52,6 +53,9 @@ def load_directory(directory: Path | None) -> dict[str, Adr]:
     if directory is None:
         return found
     for path in sorted(directory.glob("ADR-*.md")):
+        name = _FILE_NAME.fullmatch(path.name)
+        if only is not None and name is not None and name[1] not in only:
+            continue
         one = parse(path.name, _read(path))
         if one.id in found:
             raise StartRefused(f"{one.id} is used by {found[one.id].file} and {path.name}.\nGive one a new number.")

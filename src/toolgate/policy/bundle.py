@@ -6,7 +6,7 @@ records in `adr/`. The packaged records are files only in a source tree; a wheel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,18 +29,20 @@ class Policy:
     lock: Contract
 
 
-def load_policy(directory: Path | None) -> Policy:
-    """The policy of a deployment; without a directory, the packaged one.
+def load_policy(directory: Path | None, tools: Collection[str] | None = None) -> Policy:
+    """The policy of a deployment; without a directory, the packaged one. With `tools`, of the packaged decision records
+    only those are read that these tools rest on: no other is asked for when they are judged.
 
     Raises: StartRefused: a file is missing or wrong, or the deployment asks for more than the packaged policy gives.
     """
-    manifest, adrs = load_decisions(directory)
+    manifest, adrs = load_decisions(directory, tools)
     return Policy(manifest, adrs, contract.read_lock(lock_path(directory)))
 
 
-def load_decisions(directory: Path | None) -> tuple[Manifest, dict[str, adr.Adr]]:
+def load_decisions(directory: Path | None, tools: Collection[str] | None = None) -> tuple[Manifest, dict[str, adr.Adr]]:
     """What people decided: manifest and records, without the lock that is built from them. Raises: StartRefused."""
-    default, packaged = load_manifest(None), _packaged_adrs()
+    default = load_manifest(None)
+    packaged = _packaged_adrs(default, tools)
     if directory is None:
         return default, packaged
     if not directory.is_dir():
@@ -77,6 +79,7 @@ def _packaged() -> Path:
     return Path(str(default_file(""))).resolve()
 
 
-def _packaged_adrs() -> dict[str, adr.Adr]:
+def _packaged_adrs(default: Manifest, tools: Collection[str] | None) -> dict[str, adr.Adr]:
     folder = adr_directory()
-    return adr.load_directory(folder) if folder else contract.adrs_of(contract.read_lock(None))
+    bound = None if tools is None else {row.adr for row in default.rows.values() if row.name in tools and row.adr}
+    return adr.load_directory(folder, bound) if folder else contract.adrs_of(contract.read_lock(None))
