@@ -54,8 +54,8 @@ bench: $(VENV)/.dev  ## Measure against peers (builds one environment a peer und
 	$(BIN)/python -m benchmarks.compare $(ARGS)
 	$(BIN)/python -m benchmarks.growth
 
-bench-quick: $(VENV)/.dev  ## The same in about a minute, without thresholds
-	$(BIN)/python -m benchmarks.compare --quick $(ARGS)
+bench-quick: $(VENV)/.dev  ## The same in a minute or two, without thresholds; keeps tables and numbers in build/bench
+	$(BIN)/python -m benchmarks.compare --quick --out build/bench/quick.json $(ARGS)
 
 bench-road: $(VENV)/.dev  ## What each step of the road costs, in process
 	$(BIN)/python -m benchmarks.road $(ARGS)

@@ -3,7 +3,8 @@
     python -m benchmarks.compare [--quick] [--out FILE]
 
 Builds one virtual environment a peer (in .cache/bench), measures in interleaved rounds, checks every answer and the audit
-log, prints the tables. The full form also writes benchmarks/results/comparison.json and docs/benchmarks.md.
+log, prints the tables. The full form also writes benchmarks/results/comparison.json and docs/benchmarks.md; the short form
+keeps its tables beside its numbers, as Markdown.
 Exit 1: our server answered wrongly, or its audit log does not hold every answer. A peer that does not install or answers
 wrongly is left out, and the tables say so. Speed never fails a run.
 """
@@ -60,7 +61,10 @@ def main() -> int:
     out.write_text(json.dumps(results, indent=1) + "\n")
     if out == report.COMPARISON:
         report.write()
-    print(report.tables(results))
+    found = f"{report.conditions(results)}\n\n{report.tables(results)}"
+    if options.quick:
+        out.with_suffix(".md").write_text(found + "\n")
+    print(found)
     return 0
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, ours, peers, report
+from benchmarks import machine, ours, peers, plots, report
 from benchmarks.servers import Running, WrongAnswers, first_answer
 from benchmarks.trials import in_turn, tell
 from toolgate.policy.manifest import MANIFEST_FILE, default_file
@@ -35,7 +35,7 @@ MANIFEST_ROWS = 1000
 KEYS = (1, 10, 100, 10_000)
 CONNECTIONS = (1, 4, 16, 64, 256)
 RECORDS = 10_000_000
-"""The longest log by default: some 7 GB on disk while it is measured. Every record of it is written by the ledger itself, in
+"""The longest log by default: some 8 GB on disk while it is measured. Every record of it is written by the ledger itself, in
 process and without a server; at 10 µs each that takes minutes, and needs no shortcut that would have to be trusted."""
 QUICK_RECORDS = 1_000
 RECORD_BYTES = 1_000
@@ -84,7 +84,8 @@ def tools(folder: Path, size: Size) -> dict[str, Any]:
     packaged = len(json.loads(default_file(MANIFEST_FILE).read_bytes())["tools"])
     counts = (*TOOLS, MANIFEST_ROWS - packaged)
     made = _deployments(folder, "tools", counts, lambda home, count: ours.make(home, tools=count - 1))
-    return curve("Cost of a call, by number of tools", "tools served", "CPU µs a call", over_deployments(made, size))
+    axis = f"tools served; the last manifest is full, with {plots.count(MANIFEST_ROWS)} rows"
+    return curve("Cost of a call, by number of tools", axis, "CPU µs a call", over_deployments(made, size))
 
 
 def keys(folder: Path, size: Size) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Colours follow the reader's light or dark scheme; every value is also written as
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from xml.sax.saxutils import escape
 
 from benchmarks.stats import Spread
@@ -22,6 +22,7 @@ STYLE = """
   .ours { fill: var(--a); } .peer { fill: var(--b); } .grid { stroke: var(--line); }
   .whisker { stroke: var(--ink); stroke-width: 1.5; } .paper { fill: var(--paper); }
   .curve { fill: none; stroke: var(--a); stroke-width: 2.5; stroke-linejoin: round; }
+  .even { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 5 5; }
   .band { fill: var(--a); opacity: 0.16; } .dot { fill: var(--a); }
 """
 LABELS = 190
@@ -29,6 +30,9 @@ LABELS = 190
 ROW = 30
 NUMBERS = 84
 """Room for the value at the right of a bar."""
+
+INSET = 24
+"""Between the axis and the first point of a curve: their numbers must not meet."""
 
 
 def short(value: float) -> str:
@@ -71,7 +75,7 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
     """Medians joined by a line over a logarithmic x axis, the spread as a band.
 
     What should be flat is drawn from zero, so flat looks flat; what should be linear (`linear`) has a logarithmic y axis
-    too, where in proportion means straight.
+    too, where in proportion means along the dashed line.
     """
     left, right, top, bottom = 64, WIDTH - 40, 64, 260
     levels = _decades(points) if linear else _steps(points)
@@ -84,14 +88,18 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
         return bottom - share * (bottom - top)
 
     def at(x: float, y: float) -> str:
-        return f"{left + (math.log10(x) - first) / width * (right - left):.1f} {height_of(y):.1f}"
+        return f"{left + INSET + (math.log10(x) - first) / width * (right - left - INSET):.1f} {height_of(y):.1f}"
 
     line = "M" + "L".join(at(x, each.median) for x, each in points)
     band = "M" + "L".join([at(x, each.high) for x, each in points] + [at(x, each.low) for x, each in reversed(points)])
     parts = [_text(16, 26, title, "title"), _text(WIDTH - 16, 26, unit, "soft", anchor="end")]
     for level in levels:
         parts.append(f'<path class="grid" d="M{left} {height_of(level):.1f}H{right}"/>')
-        parts.append(_text(left - 8, height_of(level) + 4, f"{level:g}", "soft", anchor="end"))
+        parts.append(
+            _text(left - 8, height_of(level) + 4, count(level) if level >= 1000 else f"{level:g}", "soft", anchor="end")
+        )
+    if linear:
+        parts += _in_proportion(points, levels[0], at, left)
     parts += [f'<path class="band" d="{band}Z"/>', f'<path class="curve" d="{line}"/>']
     for x, each in points:
         across, down = at(x, each.median).split()
@@ -100,6 +108,18 @@ def curve(title: str, axis: str, unit: str, points: Sequence[tuple[float, Spread
         parts.append(_text(float(across), bottom + 20, count(x), "soft", anchor="middle"))
     parts.append(_text((left + right) / 2, bottom + 42, axis, "soft", anchor="middle"))
     return _document(bottom + 58, title, parts)
+
+
+def _in_proportion(
+    points: Sequence[tuple[float, Spread]], lowest: float, at: Callable[[float, float], str], left: float
+) -> list[str]:
+    """A dashed line through the last point: where the curve runs along it, twice as much costs twice as much."""
+    x, y = points[-1][0], points[-1][1].median
+    from_x = max(points[0][0], x * lowest / y)
+    return [
+        f'<path class="even" d="M{at(from_x, y * from_x / x)}L{at(x, y)}"/>',
+        _text(left + 8, 56, "dashed: in proportion", "soft"),
+    ]
 
 
 def _steps(points: Sequence[tuple[float, Spread]]) -> list[float]:

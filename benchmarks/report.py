@@ -70,7 +70,7 @@ def page(comparison: Results, growth: Results) -> str:
     """The whole document."""
     if not comparison:
         return "# Benchmarks\n\nNo results yet: `make bench`.\n"
-    parts = [INTRODUCTION, _conditions(comparison), tables(comparison, growth), *_growth(growth), REPEAT]
+    parts = [INTRODUCTION, conditions(comparison), tables(comparison, growth), *_growth(growth), REPEAT]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -93,9 +93,10 @@ access log, which is their best.
 REPEAT = """
 ## How to repeat it
 
-    make bench          # everything above, some twenty minutes; writes benchmarks/results and this page
-    make bench-quick    # about a minute, prints the tables
-    python -m benchmarks.growth
+    make bench          # everything above, some forty minutes; writes benchmarks/results and this page
+    make bench-quick    # a minute or two; prints the tables and keeps them in build/bench
+    python -m benchmarks.growth --quick      # a minute: do the curves work? `make bench` draws them
+    python -m benchmarks.road --flame road.svg
 
 It needs Linux, two cores and nothing else running. The server runs on the first core, the load on the last; a round
 measures every server once, and each round begins with another one. The load (`benchmarks/load.py`) decodes every answer
@@ -113,7 +114,7 @@ the other core, so the two do not do the same work; this is for scale. It was no
 """.strip()
 
 
-def _conditions(results: Results) -> str:
+def conditions(results: Results) -> str:
     about = results["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     return (

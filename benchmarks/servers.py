@@ -76,6 +76,7 @@ class Running:
         line = self.process.stdout.readline()
         overdue.cancel()
         if not line:
+            self.stop()
             raise RuntimeError(f"{self.target.name}: did not start")
         return dict(json.loads(line))
 

@@ -298,6 +298,8 @@ def kills(folder: Path, size: Size) -> dict[str, Any]:
     recorded, torn = _request_ids(deployment)
     deployment.verify()
     lost = sum(receipt not in recorded for receipt in receipts)
+    if lost:
+        raise ours.AuditFault(f"{lost} of {len(receipts)} answers without a line in the audit log after SIGKILL")
     return {"kills": {"kills": size.kills, "answers": len(receipts), "without_line": lost, "torn": torn}}
 
 
