@@ -21,7 +21,7 @@ from toolgate.ledger import LocalLedger, Rules, open_ledger
 from toolgate.ledger.files import runs_in
 from toolgate.ledger.verify import verify
 from toolgate.model.call import Caller, Wire
-from toolgate.model.clock import RandomIds, SystemClock
+from toolgate.model.clock import RandomIds, SystemClock, rfc3339
 from toolgate.model.record import Entry
 
 AIM_RECORD_US = 8.0
@@ -38,7 +38,7 @@ def entry() -> Entry:
         event="outcome",
         wire=Wire("mcp", "http", "/mcp"),
         ids=RandomIds().for_call(None, None),
-        wall=time.time(),
+        timestamp=rfc3339(time.time()),
         tool_id="mcp.tool:lra.validate",
         status="ok",
         caller=Caller("0123456789ab", "builder"),

@@ -23,6 +23,9 @@ from pathlib import Path
 from time import monotonic, thread_time_ns
 from typing import Any
 
+import uvicorn
+from uvicorn.server import ServerState
+
 from benchmarks.deployment import ECHO_ARGUMENTS, bench_home
 from toolgate.app import App
 from toolgate.faces import mcp
@@ -30,7 +33,9 @@ from toolgate.gate.execute import Outcome
 from toolgate.gate.floor import normalize_response
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
+from toolgate.servers.guarded import ProtocolLimits
 from toolgate.servers.http import HttpApp
+from toolgate.servers.lane import lane_with
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 FLAME_SECONDS = 10
@@ -39,45 +44,44 @@ FLAME_SAMPLES_A_SECOND = 500
 
 
 class InProcess:
-    """The ASGI application driven without a socket: bytes in, bytes out."""
+    """A connection without a socket: the bytes of a request in, the bytes of its answer out."""
 
     def __init__(self, app: App, key: str) -> None:
         self.http = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=1 << 20, ready=app.ready)
-        self.http.hosts = frozenset({b"bench"})
+        self.http.heads.hosts = frozenset({b"bench"})
         params = {"name": "bench_echo", "arguments": ECHO_ARGUMENTS, "_meta": META}
         self.body = strictjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        self.scope = {
-            "type": "http",
-            "method": "POST",
-            "raw_path": b"/mcp",
-            "headers": [
-                (b"host", b"bench"),
-                (b"x-mcp-api-key", key.encode()),
-                (b"content-type", b"application/json"),
-                (b"accept", b"application/json, text/event-stream"),
-                (b"mcp-protocol-version", b"2026-07-28"),
-                (b"mcp-method", b"tools/call"),
-                (b"mcp-name", b"bench_echo"),
-                (b"content-length", str(len(self.body)).encode()),
-            ],
-        }
-        self.sent: list[Any] = []
-
-    async def receive(self) -> dict[str, Any]:
-        return {"type": "http.request", "body": self.body, "more_body": False}
-
-    async def send(self, message: Any) -> None:
-        self.sent.append(message)
+        self.request = (
+            b"POST /mcp HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nx-mcp-api-key: %b\r\n"
+            b"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
+            b"mcp-method: tools/call\r\nmcp-name: bench_echo\r\ncontent-length: %d\r\n\r\n%b"
+        ) % (key.encode(), len(self.body), self.body)
+        config = uvicorn.Config(self.http, lifespan="off", log_config=None, proxy_headers=False)
+        protocol = lane_with(ProtocolLimits(10, 10, 64, 16384))
+        self.loop = asyncio.new_event_loop()
+        self.protocol = protocol(config, ServerState(), {}, self.loop)
+        self.transport = _Transport()
+        self.protocol.connection_made(self.transport)
 
     def call(self) -> None:
         """One request, driven to its end without an event loop turn: the tool does not wait, so nothing suspends."""
-        self.sent.clear()
-        work = self.http(self.scope, self.receive, self.send)
-        try:
-            work.send(None)
-        except StopIteration:
-            return
-        raise AssertionError("the call suspended")
+        self.protocol.data_received(self.request)
+        assert self.transport.sent.startswith(b"HTTP/1.1 200 OK\r\n"), self.transport.sent
+
+
+class _Transport:
+    """Stands where the socket would be: keeps what was written last."""
+
+    sent = b""
+
+    def write(self, data: bytes) -> None:
+        self.sent = data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_extra_info(self, name: str) -> None:  # noqa: ARG002 (the shape of a transport)
+        return None
 
 
 def timed(work: Callable[[], object], calls: int, rounds: int) -> list[float]:
@@ -109,7 +113,7 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
     environment, _ = road.environment()
 
     def admit() -> None:
-        road.rate.take(caller)
+        road.rate.take(caller, 0.0)
         road.slots.take(caller)
         road.slots.give_back(caller)
 
@@ -119,7 +123,7 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
         )
 
     answer = asyncio.run(road.travel(ticket))
-    entry = road._entry(ticket, "outcome", 0.0, status="ok", environment=environment, output_bytes=10)
+    entry = road._outcome(ticket, outcome, floor(), acted=False)
     return {
         "decode strict JSON": lambda: strictjson.loads(whole.body),
         "read the MCP message": lambda: mcp.call_of(mcp.read(body, routing), "http"),  # type: ignore[arg-type]
@@ -151,7 +155,6 @@ def measure(calls: int, rounds: int) -> dict[str, Any]:
         app = home.app()
         whole = InProcess(app, home.keys["builder"])
         whole.call()
-        assert whole.sent[0]["status"] == 200, whole.sent
         table: dict[str, Any] = {}
         for name, work in {"bytes to bytes": whole.call, **steps(app, whole, home.keys["builder"])}.items():
             work()
@@ -170,7 +173,6 @@ def run_hot(seconds: float) -> None:
         end = monotonic() + seconds
         while monotonic() < end:
             whole.call()
-        assert whole.sent[0]["status"] == 200, whole.sent
         asyncio.run(app.close())
 
 

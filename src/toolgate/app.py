@@ -81,10 +81,10 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
     powers = Powers(settings, packs, tables, clock, policy.lock)
     ledger = _open_ledger(settings, clock)
     road = Road(
-        authenticate_key=keys.authenticate,
+        authenticate=keys.authenticate,
         permits=permits,
         slots=Slots(per_caller=settings.limits.concurrency_per_caller, total=settings.limits.concurrency_total),
-        rate=Rate(clock, per_minute=settings.limits.rate_per_minute),
+        rate=Rate(per_minute=settings.limits.rate_per_minute),
         ledger=ledger,
         environment=powers.environment,
         context_for=powers.context_for,
@@ -184,6 +184,7 @@ class Powers:
         self._reading = ReadOnlyWorkspace(self._workspace)
         self._compute = Lazy(lambda: ComputePool(COMPUTE_WORKERS))
         self._stores = Lazy(self._open_stores)
+        self._reading_stores = _ReadingStores(self._stores.made)
         self._keys = Lazy(self._open_keys)
         self._nets = {pack.name: Lazy(partial(self._open_net, pack.peers(tables[pack.name]))) for pack in packs}
         self._jobs = Lazy(self._open_jobs)
@@ -210,7 +211,7 @@ class Powers:
             compute=CallCompute(self._compute.made, deadline),
             progress=ticket.call.progress,
             files=self._reading,
-            stores=_ReadingStores(self._stores.made) if effect == "read" else cast("Stores", self._stores),
+            stores=self._reading_stores if effect == "read" else cast("Stores", self._stores),
             writer=None if effect == "read" else self._workspace,
             keys=cast("SigningKeys", self._keys) if effect == "crypto" else None,
             net=cast("Egress", self._nets[grant.pack]) if effect == "network" else None,

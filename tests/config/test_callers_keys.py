@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def ring(path: Path) -> KeyRing:
     return KeyRing(path, FixedClock())
+
+
+@pytest.fixture
+def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that change the file by hand: no millisecond in which the last look still holds."""
+    monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.0)
 
 
 def refused(ring: KeyRing, presented: bytes | None) -> Refusal:
@@ -147,7 +154,7 @@ def test_an_unknown_id_is_compared_as_often_as_a_wrong_secret(ring: KeyRing, mon
         compared.append(len(one) + len(two))
         return False
 
-    monkeypatch.setattr(module.hmac, "compare_digest", counting)
+    monkeypatch.setattr(module, "compare_digest", counting)
     refused(ring, b"tg_000000000000_" + b"0" * 64)
     refused(ring, f"tg_{key.id}_".encode() + b"0" * 64)
     refused(ring, b"\xff")
@@ -282,6 +289,7 @@ def _doubled(text: str) -> str:
     return json.dumps(document | {"keys": document["keys"] * 2})
 
 
+@pytest.mark.usefixtures("always_looking")
 @pytest.mark.parametrize("expose", EXPOSED.values(), ids=EXPOSED)
 def test_a_key_file_that_cannot_be_trusted_lets_nobody_in(ring: KeyRing, path: Path, expose, caplog) -> None:
     _, text = ring.create("admin")
@@ -297,6 +305,26 @@ def test_a_key_file_that_cannot_be_trusted_lets_nobody_in(ring: KeyRing, path: P
     assert len(caplog.records) == 1, "said once, not on every call"
 
 
+def test_a_file_changed_by_hand_is_noticed_without_a_restart(ring: KeyRing, path: Path) -> None:
+    _, text = ring.create("admin")
+    ring.authenticate(text.encode())
+    path.chmod(0o644)
+    seen = time.monotonic() + module.LOOK_AGAIN_S
+    while time.monotonic() <= seen:
+        pass
+    refused(ring, text.encode())
+
+
+def test_when_a_revocation_returns_no_other_reader_of_the_file_lets_the_key_in(ring: KeyRing, path: Path) -> None:
+    reader = KeyRing(path, FixedClock())
+    for _ in range(20):
+        key, text = ring.create("builder")
+        assert reader.authenticate(text.encode()).key_id == key.id
+        ring.revoke(key.id)
+        assert "revoked" in refused(reader, text.encode()).text
+
+
+@pytest.mark.usefixtures("always_looking")
 def test_a_repaired_key_file_lets_callers_in_again(ring: KeyRing, path: Path) -> None:
     _, text = ring.create("admin")
     path.chmod(0o644)
@@ -332,8 +360,8 @@ def test_ten_thousand_keys_are_one_lookup(ring: KeyRing, monkeypatch: pytest.Mon
     loads: list[Path] = []
     monkeypatch.setattr(module, "_load", loads.append)
     compared: list[bytes] = []
-    real = module.hmac.compare_digest
-    monkeypatch.setattr(module.hmac, "compare_digest", lambda one, two: compared.append(one) or real(one, two))
+    real = module.compare_digest
+    monkeypatch.setattr(module, "compare_digest", lambda one, two: compared.append(one) or real(one, two))
     ring.authenticate(text.encode())
     assert not loads, "an unchanged file is not read again"
     assert len(compared) == 1

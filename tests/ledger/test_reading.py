@@ -13,7 +13,7 @@ import pytest
 from deepdiff import DeepDiff
 
 from tests.ledger import world
-from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, StillClock, numbered, opened
+from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, StillClock, at, numbered, opened
 from toolgate.errors import Happening
 from toolgate.kit import note
 from toolgate.ledger import Rules, export, parity, proofs, query
@@ -30,14 +30,13 @@ FAILED = replace(
 def log(tmp_path: Path) -> Path:
     """Two runs that overlap in time, several callers, tools and outcomes."""
     directory = tmp_path / "log"
-    start = OUTCOME.wall
     with opened(directory, run_id="http") as http, opened(directory, run_id="stdio") as stdio:
         for number in range(10):
-            http.append(replace(numbered(OUTCOME, f"h{number}"), wall=start + number))
-            entry = replace(numbered(FAILED, f"s{number}"), wall=start + number + 0.5, caller=Caller("k2", "admin"))
+            http.append(at(numbered(OUTCOME, f"h{number}"), number))
+            entry = replace(at(numbered(FAILED, f"s{number}"), number + 0.5), caller=Caller("k2", "admin"))
             stdio.append(replace(entry, tool_id="mcp.tool:governance.analyze_dissonance"))
-        http.append(replace(numbered(INTENT, "effect"), wall=start + 20))
-        http.append(replace(numbered(INTENT, "effect"), event="outcome", wall=start + 21))
+        http.append(at(numbered(INTENT, "effect"), 20))
+        http.append(replace(at(numbered(INTENT, "effect"), 21), event="outcome"))
     return directory
 
 
@@ -157,9 +156,7 @@ def test_a_table_holds_no_formula() -> None:
 
 
 def over_stdio(entry: world.Entry, number: int) -> world.Entry:
-    return replace(
-        numbered(entry, f"other-{number}"), wire=Wire("mcp", "stdio", "stdio"), wall=entry.wall + 100, duration_ms=9
-    )
+    return replace(at(numbered(entry, f"other-{number}"), 100), wire=Wire("mcp", "stdio", "stdio"), duration_ms=9)
 
 
 def two_logs(tmp_path: Path, entries: list[world.Entry], others: list[world.Entry]) -> tuple[Path, Path]:

@@ -16,16 +16,17 @@ from toolgate.ledger.files import runs_in
 from toolgate.ledger.query import lines_of_run
 from toolgate.ledger.verify import Report, verify
 from toolgate.model.call import Caller, Wire
-from toolgate.model.clock import Ids
+from toolgate.model.clock import Ids, rfc3339
 from toolgate.model.record import Entry
 
 PATIENCE_S = 5.0
 CALLER = Caller("k1", "builder")
+MOMENT = 1_763_240_000.5
 OUTCOME = Entry(
     event="outcome",
     wire=Wire("mcp", "http", "/mcp"),
     ids=Ids("r", "t", "s"),
-    wall=1_763_240_000.5,
+    timestamp=rfc3339(MOMENT),
     tool_id="mcp.tool:lra.validate",
     status="ok",
     caller=CALLER,
@@ -59,6 +60,11 @@ class StillClock:
 
     def monotonic(self) -> float:
         return self.now
+
+
+def at(entry: Entry, seconds: float) -> Entry:
+    """The entry as it would be so many seconds after `MOMENT`."""
+    return replace(entry, timestamp=rfc3339(MOMENT + seconds))
 
 
 def numbered(entry: Entry, number: object) -> Entry:

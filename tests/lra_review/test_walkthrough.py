@@ -45,7 +45,7 @@ async def gateway(home: Home, w: World, patch: pytest.MonkeyPatch) -> AsyncItera
     while not server.started:
         await asyncio.sleep(0.01)
     port = int(server.servers[0].sockets[0].getsockname()[1])
-    asgi.hosts = frozenset({f"127.0.0.1:{port}".encode()})
+    asgi.heads.hosts = frozenset({f"127.0.0.1:{port}".encode()})
     try:
         yield port
     finally:

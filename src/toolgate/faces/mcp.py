@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from toolgate import __version__
 from toolgate.errors import VERDICTS, Happening
 from toolgate.faces.reply import JSON, Reply, verdict_headers
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 ROUTE: Final = "/mcp"
 MODERN_VERSIONS: Final = ("2026-07-28",)
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+_HANDSHAKE: Final = frozenset(HANDSHAKE_VERSIONS)
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
@@ -68,13 +67,7 @@ class Request:
     method: str
     params: Mapping[str, Any]
     modern: bool
-    version: str
-
-    @property
-    def progress_token(self) -> str | int | None:
-        meta = self.params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, Mapping) else None
-        return token if isinstance(token, str) or type(token) is int else None
+    progress_token: str | int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +99,51 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
         return Notification("", {})  # the handshake revisions accept a posted response; we never asked for one
     if not isinstance(body, dict) or body.get("jsonrpc") != "2.0" or not isinstance(body.get("method"), str):
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
-    params = body.get("params")
+    method, params = body["method"], body.get("params", _NO_PARAMS)
+    if params is None:
+        params = _NO_PARAMS
     if "id" not in body:
-        if not isinstance(params, dict | None):
-            raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
-        if modern and headers is not None:
-            _served(headers[VERSION_HEADER], None)
-        return Notification(body["method"], params or {})
-    request_id = _id_of(body)
-    if request_id is None or not isinstance(params, dict | None):
+        return _notification(method, params, headers if modern else None)
+    request_id = body["id"]
+    if not isinstance(request_id, str) and type(request_id) is not int:
+        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+    if not isinstance(params, dict):
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
-    params = params or {}
+    meta = params.get("_meta")
     if modern:
-        version = _climb(body["method"], params, headers, request_id)
-    else:
-        version = (headers or {}).get(VERSION_HEADER, HANDSHAKE_VERSIONS[1])
-    request = Request(request_id, body["method"], params, modern, version)
-    if request.method not in (_MODERN_METHODS if modern else _HANDSHAKE_METHODS):
-        status, data = _status(request, 404), request.method[:128]
-        raise Fault(METHOD_NOT_FOUND, "Method not found", request_id=request_id, status=status, data=data)
-    _check_meta(request)
-    return request
+        _climb(method, params, meta, headers, request_id)
+    if method not in (_MODERN_METHODS if modern else _HANDSHAKE_METHODS):
+        raise Fault(
+            METHOD_NOT_FOUND,
+            "Method not found",
+            request_id=request_id,
+            status=404 if modern else 200,
+            data=method[:128],
+        )
+    if meta is None:
+        return Request(request_id, method, params, modern, None)
+    _check_meta(meta, request_id, modern=modern)
+    token = meta.get("progressToken")
+    return Request(request_id, method, params, modern, token if isinstance(token, str) or type(token) is int else None)
+
+
+_NO_PARAMS: Final[dict[str, Any]] = {}
+
+
+def _notification(method: str, params: Any, headers: Mapping[str, str] | None) -> Notification:
+    """`headers` of a modern message over HTTP, else None. Raises: Fault."""
+    if not isinstance(params, dict):
+        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+    if headers is not None and headers[VERSION_HEADER] not in MODERN_VERSIONS:
+        raise _not_served(headers[VERSION_HEADER], None)
+    return Notification(method, params)
 
 
 def _is_modern(body: Any, headers: Mapping[str, str] | None) -> bool:
     """Over HTTP the version header decides, and a version nobody knows is told so in the modern way."""
     if headers is not None:
         version = headers.get(VERSION_HEADER)
-        return version is not None and version not in HANDSHAKE_VERSIONS
+        return version is not None and version not in _HANDSHAKE
     params = body.get("params") if isinstance(body, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and _META_VERSION in meta
@@ -143,17 +153,18 @@ def _is_response(body: Any) -> bool:
     return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
 
 
-def _climb(method: str, params: dict[str, Any], headers: Mapping[str, str] | None, request_id: str | int) -> str:
-    """The rungs of revision 2026-07-28; returns the version. Raises: Fault."""
-    meta = params.get("_meta")
+def _climb(
+    method: str, params: dict[str, Any], meta: Any, headers: Mapping[str, str] | None, request_id: str | int
+) -> None:
+    """The rungs of revision 2026-07-28. Raises: Fault."""
     if not isinstance(meta, dict):
         raise Fault(
             INVALID_PARAMS,
             f"params._meta must be an object with {_META_VERSION} and {_META_CAPABILITIES}",
             request_id=request_id,
         )
-    missing = [key for key in (_META_VERSION, _META_CAPABILITIES) if key not in meta]
-    if missing:
+    if _META_VERSION not in meta or _META_CAPABILITIES not in meta:
+        missing = [key for key in (_META_VERSION, _META_CAPABILITIES) if key not in meta]
         raise Fault(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}", request_id=request_id)
     version = meta[_META_VERSION]
     if headers is not None:
@@ -166,22 +177,21 @@ def _climb(method: str, params: dict[str, Any], headers: Mapping[str, str] | Non
             raise Fault(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}", request_id=request_id)
     if not isinstance(version, str):
         raise Fault(INVALID_PARAMS, f"{_META_VERSION} must be a string", request_id=request_id)
-    _served(version, request_id)
-    return version
+    if version not in MODERN_VERSIONS:
+        raise _not_served(version, request_id)
 
 
-def _check_meta(request: Request) -> None:
+def _check_meta(meta: Any, request_id: str | int, *, modern: bool) -> None:
     """The shape of what a client says about itself. Raises: Fault."""
-    meta = request.params.get("_meta")
-    status = _status(request, 400)
-    if meta is not None and not isinstance(meta, dict):
-        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request.id, status=status)
-    if not request.modern or meta is None:
+    if not isinstance(meta, dict):
+        status = 400 if modern else 200
+        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request_id, status=status)
+    if not modern:
         return
     if not isinstance(meta[_META_CAPABILITIES], dict):
-        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request.id)
+        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request_id)
     if meta.get(_META_CLIENT) is not None and not _is_implementation(meta[_META_CLIENT]):
-        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request.id)
+        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request_id)
 
 
 def _is_implementation(value: Any) -> bool:
@@ -189,27 +199,20 @@ def _is_implementation(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
 
 
-def _served(version: str, request_id: Any) -> None:
-    if version not in MODERN_VERSIONS:
-        data = {"supported": list(MODERN_VERSIONS), "requested": version[:64]}
-        raise Fault(UNSUPPORTED_VERSION, "Unsupported protocol version", request_id=request_id, data=data)
+def _not_served(version: str, request_id: str | int | None) -> Fault:
+    data = {"supported": list(MODERN_VERSIONS), "requested": version[:64]}
+    return Fault(UNSUPPORTED_VERSION, "Unsupported protocol version", request_id=request_id, data=data)
 
 
 def _decoded(value: str | None) -> str | None:
     """A header value; text that a header cannot carry comes as =?base64?...?=, in the one form an encoder makes."""
-    found = _BASE64.fullmatch(value) if value is not None else None
-    if found is None:
+    if value is None or not value.startswith("=?") or not (found := _BASE64.fullmatch(value)):
         return value
     try:
         raw = base64.b64decode(found[1], validate=True)
         return raw.decode("utf-8") if base64.b64encode(raw).decode() == found[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
-
-
-def _id_of(body: Any) -> str | int | None:
-    found = body.get("id") if isinstance(body, dict) else None
-    return found if isinstance(found, str) or type(found) is int else None
 
 
 def call_of(request: Request, transport: Transport) -> Call:
@@ -281,6 +284,10 @@ def _listed(grant: Grant) -> dict[str, Any]:
     }
 
 
+def _modern(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {**result, "resultType": "complete", "_meta": {_META_SERVER: SERVER_INFO}}
+
+
 def envelope_schema(data: Mapping[str, Any]) -> dict[str, Any]:
     """What `structuredContent` looks like: the whole envelope, with the tool's own schema for `data`."""
     text = {"type": "string"}
@@ -306,16 +313,23 @@ def envelope_schema(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_ANSWER: Final = (
+    b'{"jsonrpc":"2.0","id":%b,"result":'
+    b'{"content":[{"type":"text","text":%b}],"structuredContent":%b,"isError":%b{more}}}'
+)
+"""One encode, two places: the envelope as it is, and as text."""
+_HANDSHAKE_ANSWER: Final = _ANSWER.replace(b"{more}", b"")
+_MODERN_ANSWER: Final = _ANSWER.replace(b"{more}", b"," + strictjson.dumps(_modern({}))[1:-1].replace(b"%", b"%%"))
+
+
 def render(request: Request, answer: Answer) -> Reply:
     """One answer of the road. A fault of the tool is a result with `isError`; a refusal is a JSON-RPC error."""
     if answer.envelope is not None and _is_tools_own(answer.happening):
         envelope = answer.envelope_json()
-        result: dict[str, Any] = {
-            "content": [{"type": "text", "text": envelope.decode()}],
-            "structuredContent": orjson.Fragment(envelope),
-            "isError": bool(answer.envelope.is_error),
-        }
-        return _result(request, result)
+        skeleton = _MODERN_ANSWER if request.modern else _HANDSHAKE_ANSWER
+        is_error = b"true" if answer.envelope.is_error else b"false"
+        text = strictjson.dumps(envelope.decode())
+        return Reply(200, skeleton % (strictjson.dumps(request.id), text, envelope, is_error), (JSON,))
     return refusal_reply(answer, request_id=request.id, modern=request.modern)
 
 
@@ -367,7 +381,7 @@ def _is_tools_own(happening: Happening) -> bool:
 
 def _result(request: Request, result: dict[str, Any], *, cacheable: bool = False) -> Reply:
     if request.modern:
-        result = {**result, "resultType": "complete", "_meta": {_META_SERVER: SERVER_INFO}}
+        result = _modern(result)
         if cacheable:
             # Lists differ by role: never shared between credentials.
             result |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}

@@ -20,7 +20,7 @@ RETRY_AFTER_S = 1
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     status: int
     body: bytes = b""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from toolgate.errors import Happening, Refusal
 
 if TYPE_CHECKING:
     from toolgate.model.call import Caller
-    from toolgate.model.clock import Clock
 
 SECONDS_A_MINUTE = 60.0
 
@@ -20,12 +18,12 @@ class Slots:
     def __init__(self, *, per_caller: int, total: int) -> None:
         self._per_caller = per_caller
         self._total = total
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
         self._all = 0
 
     def take(self, caller: Caller) -> None:
         """Raises: Refusal TOO_MANY."""
-        held = self._held[caller.key_id]
+        held = self._held.get(caller.key_id, 0)
         if held >= self._per_caller:
             raise Refusal(Happening.TOO_MANY, f"{self._per_caller} calls of this key are running; wait for one to end.")
         if self._all >= self._total:
@@ -35,8 +33,10 @@ class Slots:
 
     def give_back(self, caller: Caller) -> None:
         self._all -= 1
-        self._held[caller.key_id] -= 1
-        if not self._held[caller.key_id]:
+        held = self._held[caller.key_id] - 1
+        if held:
+            self._held[caller.key_id] = held
+        else:
             del self._held[caller.key_id]
 
     def held(self) -> int:
@@ -46,17 +46,15 @@ class Slots:
 class Rate:
     """A burst of `per_minute` calls, then one every 60/`per_minute` seconds (GCRA). Zero: no limit."""
 
-    def __init__(self, clock: Clock, *, per_minute: int) -> None:
-        self._clock = clock
+    def __init__(self, *, per_minute: int) -> None:
         self._interval = SECONDS_A_MINUTE / per_minute if per_minute else 0.0
         self._due: dict[str, float] = {}
         """Per key, the second at which its bucket is full again. A key whose second has passed is as good as unknown."""
 
-    def take(self, caller: Caller) -> None:
-        """Raises: Refusal TOO_FAST, with the seconds to wait."""
+    def take(self, caller: Caller, now: float) -> None:
+        """`now` in monotonic seconds. Raises: Refusal TOO_FAST, with the seconds to wait."""
         if not self._interval:
             return
-        now = self._clock.monotonic()
         due = max(self._due.get(caller.key_id, now), now) + self._interval
         wait = due - now - SECONDS_A_MINUTE
         if wait > 1e-9:  # rounding of a sum of intervals is not a fault of the caller

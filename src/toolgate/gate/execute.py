@@ -16,7 +16,6 @@ import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, StoreUnavailable, ToolError
@@ -34,6 +33,9 @@ class Outcome:
     result: Result
     reason: str | None = None
     text: str | None = None
+    data_json: bytes = b"null"
+    """The result's data, encoded once at step 7."""
+    stdout: str = ""
 
 
 class Execution:
@@ -48,12 +50,6 @@ class Execution:
     def cancel(self) -> None:
         self.cancelled = True
         self._cancel()
-
-    def run_inline(self, context: Context, arguments: dict[str, Any]) -> Outcome:
-        """Like `run`, for a handler that promised to return at once."""
-        outcome = _settle(partial(self._tool.run, context, arguments))
-        self._on_end()
-        return outcome
 
     async def run(self, context: Context, arguments: dict[str, Any]) -> Outcome:
         """Never raises: every exception of the handler becomes an outcome."""
@@ -79,9 +75,14 @@ class Execution:
         return _failed("deadline_exceeded", f"The tool did not answer within {self._tool.deadline_s:g} s.")
 
 
-def _settle(ended: Callable[[], Any], *, cancelled: bool = False) -> Outcome:
+def run_inline(tool: Tool, context: Context, arguments: dict[str, Any]) -> Outcome:
+    """Like `Execution.run`, for a handler that promised to return at once: when this returns, it has ended."""
+    return _settle(tool.run, context, arguments)
+
+
+def _settle(ended: Callable[..., Any], *arguments: Any, cancelled: bool = False) -> Outcome:
     try:
-        result = ended()
+        result = ended(*arguments)
     except ToolError as said:
         return _said(said)
     except asyncio.CancelledError:

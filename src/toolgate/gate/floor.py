@@ -28,20 +28,20 @@ def normalize_response(
     notes: tuple[str, ...] = (),
 ) -> Envelope:
     decision, code, is_error, degraded = raw.decision, raw.code, raw.is_error, raw.degraded
-    clamps: list[Clamp] = []
+    clamps: tuple[Clamp, ...] = ()
 
     # Step 7 refuses unknown spellings; should one come by another way, it is no decision at all.
     if decision is not None and decision not in DECISIONS:
-        clamps.append(Clamp("closed-decision", "decision", None, None))
+        clamps += (Clamp("closed-decision", "decision", None, None),)
         decision = None
 
     # Floor 1: an experimental tool cannot express a binding outcome.
     if tier == "experimental":
         if decision == "block":
-            clamps.append(Clamp("experimental-never-blocks", "decision", "block", "warn"))
+            clamps += (Clamp("experimental-never-blocks", "decision", "block", "warn"),)
             decision = "warn"
         if code in L0_ONLY_CODES:
-            clamps.append(Clamp("experimental-no-l0-code", "code", code, None))
+            clamps += (Clamp("experimental-no-l0-code", "code", code, None),)
             code = None
         if clamps and is_error is None:
             is_error = False
@@ -50,23 +50,23 @@ def normalize_response(
     elif environment == "local":
         degraded = True
         if decision == "block":
-            clamps.append(Clamp("local-never-blocks", "decision", "block", "warn"))
+            clamps += (Clamp("local-never-blocks", "decision", "block", "warn"),)
             decision = "warn"
         if is_error is None:
             is_error = False
 
     return Envelope(
-        success=raw.success,
-        tier=tier,
-        environment=environment,
-        request_id=request_id,
-        timestamp=timestamp,
-        code=code,
-        message=raw.message,
-        is_error=is_error,
-        decision=decision,
-        degraded=degraded,
-        data=raw.data,
-        clamps=tuple(clamps),
-        notes=notes,
+        raw.success,
+        tier,
+        environment,
+        request_id,
+        timestamp,
+        code,
+        raw.message,
+        is_error,
+        decision,
+        degraded,
+        raw.data,
+        clamps,
+        notes,
     )

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, LedgerUnavailable, Refusal
-from toolgate.gate.execute import Execution, Outcome, bad_output
+from toolgate.gate.execute import Execution, Outcome, bad_output, run_inline
 from toolgate.gate.floor import DECISIONS, normalize_response
 from toolgate.gate.permit import Grant, Permits, permit_arguments
 from toolgate.model import strictjson
@@ -50,14 +49,15 @@ class Ticket:
     started: float
     digest: str
     input_bytes: int
-    give_back: Callable[[], None] | None
+    slots: Slots | None
+    """Where its slot goes back to; None when it has."""
     execution: Execution | None = None
     cancelled: bool = False
 
     def release(self) -> None:
-        if self.give_back is not None:
-            self.give_back()
-            self.give_back = None
+        if self.slots is not None:
+            self.slots.give_back(self.caller)
+            self.slots = None
 
     def cancel(self) -> None:
         """The caller went away: a waiting handler is cancelled, a thread finishes what it began."""
@@ -68,7 +68,8 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Road:
-    authenticate_key: Callable[[bytes | None], Caller]
+    authenticate: Callable[[bytes | None], Caller]
+    """Step 1. Raises: Refusal."""
     permits: Permits
     slots: Slots
     rate: Rate
@@ -82,20 +83,16 @@ class Road:
     max_output_bytes: int
     under_way: set[Ticket] = field(default_factory=set)
 
-    def authenticate(self, credential: bytes | None) -> Caller:
-        """Step 1. Raises: Refusal."""
-        return self.authenticate_key(credential)
-
     def enter(self, caller: Caller, call: Call) -> Ticket:
         """Steps 2 and 3. Raises: Refusal."""
         started = self.clock.monotonic()
         grant = self.permits.permit(caller, call.tool)  # 2
-        self.rate.take(caller)  # 3
+        self.rate.take(caller, started)  # 3
         self.slots.take(caller)
         digest, size = self.digest(grant.io.secrets, call.arguments)
         # Deterministic ids are made of the arguments; where one is secret, of their digest, which leaves it out.
         ids = self.ids.for_call(grant.tool_id, digest if grant.io.secrets else call.arguments)
-        ticket = Ticket(caller, call, grant, ids, started, digest, size, partial(self.slots.give_back, caller))
+        ticket = Ticket(caller, call, grant, ids, started, digest, size, self.slots)
         self.under_way.add(ticket)
         return ticket
 
@@ -108,11 +105,11 @@ class Road:
             if acts:
                 await self._intend(ticket)  # 5
             context = self.context_for(ticket.grant, ticket)
-            ticket.execution = execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
             if tool.inline:
-                outcome = execution.run_inline(context, arguments)  # 6
+                outcome = run_inline(tool, context, arguments)  # 6
             else:
-                outcome = await execution.run(context, arguments)  # 6
+                ticket.execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
+                outcome = await ticket.execution.run(context, arguments)  # 6
         except Refusal as refusal:
             acts = False
             if refusal.happening is not Happening.BAD_ARGUMENTS:
@@ -121,20 +118,19 @@ class Road:
         finally:
             self.under_way.discard(ticket)
             if ticket.execution is None:
-                ticket.release()  # no handler ever held it
-        checked = self._validate_out(ticket, outcome)  # 7
+                ticket.release()  # no handler holds it any more
+        outcome = self._validate_out(ticket, outcome)  # 7
         environment, notes = self.environment()
-        wall = self.clock.wall()
         envelope = normalize_response(  # 8
-            checked.outcome.result,
+            outcome.result,
             tier=ticket.grant.tier,
             environment=environment,
             request_id=ticket.ids.request,
-            timestamp=rfc3339(wall),
+            timestamp=rfc3339(self.clock.wall()),
             notes=notes,
         )
         try:
-            place = self.ledger.append(self._outcome(ticket, checked, envelope, wall, acted=acts))  # 9
+            place = self.ledger.append(self._outcome(ticket, outcome, envelope, acted=acts))  # 9
             if acts:
                 await self.ledger.durable(place)
         except LedgerUnavailable:
@@ -142,7 +138,7 @@ class Road:
             return Answer(
                 Happening.UNAVAILABLE, tool.name, ticket.ids.request, envelope.timestamp, unknown, _NOT_WRITTEN
             )
-        return _answered(ticket, checked, envelope, place)
+        return _answered(ticket, outcome, envelope, place)
 
     def cancel_all(self) -> None:
         """The server stops and has waited long enough: what waits is cancelled, and recorded as that."""
@@ -164,12 +160,12 @@ class Road:
         arguments = call.arguments if call else None
         digest, size = self.digest(grant.io.secrets if grant else (), arguments) if call else (None, 0)
         ids = ids or self.ids.for_call(tool_id, arguments)
-        wall = self.clock.wall()
+        timestamp = rfc3339(self.clock.wall())
         entry = Entry(
             event="outcome",
             wire=wire,
             ids=ids,
-            wall=wall,
+            timestamp=timestamp,
             tool_id=tool_id,
             status="error",
             caller=caller,
@@ -178,7 +174,7 @@ class Road:
             arguments_digest=digest,
             input_bytes=size,
         )
-        tool, timestamp = call.tool if call else None, rfc3339(wall)
+        tool = call.tool if call else None
         try:
             audit = self.ledger.append(entry).as_json()
         except LedgerUnavailable:
@@ -209,77 +205,74 @@ class Road:
     async def _intend(self, ticket: Ticket) -> None:
         """Step 5. Raises: Refusal UNAVAILABLE."""
         try:
-            place = self.ledger.append(self._entry(ticket, "intent", self.clock.wall(), status="ok", durable=True))
+            place = self.ledger.append(self._intent(ticket))
             await self.ledger.durable(place)
         except LedgerUnavailable:
             raise Refusal(Happening.UNAVAILABLE, _NOT_WRITTEN) from None
 
-    def _validate_out(self, ticket: Ticket, outcome: Outcome) -> _Checked:
+    def _validate_out(self, ticket: Ticket, outcome: Outcome) -> Outcome:
         """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
         data, decision = outcome.result.data, outcome.result.decision
         try:
-            data_json = strictjson.encode_checked(data)
+            outcome.data_json = strictjson.encode_checked(data)
         except strictjson.JsonFault:
-            return _Checked(bad_output("the data is not strict JSON"))
-        if len(data_json) > self.max_output_bytes:
-            return _Checked(bad_output(f"the data is larger than {self.max_output_bytes} bytes"))
+            return bad_output("the data is not strict JSON")
+        if len(outcome.data_json) > self.max_output_bytes:
+            return bad_output(f"the data is larger than {self.max_output_bytes} bytes")
         if decision is not None and decision not in DECISIONS:
-            return _Checked(bad_output("the decision is not block, warn or pass"))
+            return bad_output("the decision is not block, warn or pass")
         if outcome.happening is not Happening.OK:
-            return _Checked(outcome, data_json)
+            return outcome
         if not ticket.grant.io.output.is_valid(data):
-            return _Checked(bad_output("the data does not match the output schema"))
-        if not ticket.call.wants_text:
-            return _Checked(outcome, data_json)
-        try:
-            return _Checked(outcome, data_json, _text_of(ticket.grant.tool, data))
-        except Exception:  # noqa: BLE001 (the border: a pack's text function is a handler too)
-            return _Checked(bad_output("the text form could not be made"))
+            return bad_output("the data does not match the output schema")
+        if ticket.call.wants_text:
+            try:
+                outcome.stdout = _text_of(ticket.grant.tool, data)
+            except Exception:  # noqa: BLE001 (the border: a pack's text function is a handler too)
+                return bad_output("the text form could not be made")
+        return outcome
 
-    def _outcome(self, ticket: Ticket, checked: _Checked, envelope: Envelope, wall: float, *, acted: bool) -> Entry:
-        outcome = checked.outcome
-        good = outcome.happening is Happening.OK
-        return self._entry(
-            ticket,
-            "outcome",
-            wall,
-            durable=acted,
-            environment=envelope.environment,
-            decision=envelope.decision,
-            clamps=envelope.clamps,
-            status="ok" if good else "error",
-            # A code beside a success (a circuit breaker that opened) is an event, too.
-            error=None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason),
-            output_bytes=len(checked.data_json),
-        )
-
-    def _entry(self, ticket: Ticket, event: Literal["intent", "outcome"], wall: float, **more: Any) -> Entry:
+    def _intent(self, ticket: Ticket) -> Entry:
         return Entry(
-            event=event,
+            event="intent",
             wire=ticket.call.wire,
             ids=ticket.ids,
-            wall=wall,
+            timestamp=rfc3339(self.clock.wall()),
             tool_id=ticket.grant.tool_id,
+            status="ok",
             caller=ticket.caller,
             tier=ticket.grant.tier,
             arguments_digest=ticket.digest,
             input_bytes=ticket.input_bytes,
             duration_ms=(self.clock.monotonic() - ticket.started) * 1000,
-            **more,
+            durable=True,
+        )
+
+    def _outcome(self, ticket: Ticket, outcome: Outcome, envelope: Envelope, *, acted: bool) -> Entry:
+        good = outcome.happening is Happening.OK
+        return Entry(
+            event="outcome",
+            wire=ticket.call.wire,
+            ids=ticket.ids,
+            timestamp=envelope.timestamp,
+            tool_id=ticket.grant.tool_id,
+            status="ok" if good else "error",
+            caller=ticket.caller,
+            tier=envelope.tier,
+            environment=envelope.environment,
+            decision=envelope.decision,
+            clamps=envelope.clamps,
+            # A code beside a success (a circuit breaker that opened) is an event, too.
+            error=None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason),
+            arguments_digest=ticket.digest,
+            input_bytes=ticket.input_bytes,
+            output_bytes=len(outcome.data_json),
+            duration_ms=(self.clock.monotonic() - ticket.started) * 1000,
+            durable=acted,
         )
 
 
-@dataclass(slots=True)
-class _Checked:
-    """An outcome that may go to the floor, its data encoded once."""
-
-    outcome: Outcome
-    data_json: bytes = b"null"
-    stdout: str = ""
-
-
-def _answered(ticket: Ticket, checked: _Checked, envelope: Envelope, place: Place) -> Answer:
-    outcome = checked.outcome
+def _answered(ticket: Ticket, outcome: Outcome, envelope: Envelope, place: Place) -> Answer:
     return Answer(
         happening=outcome.happening,
         tool=ticket.grant.tool.name,
@@ -288,8 +281,8 @@ def _answered(ticket: Ticket, checked: _Checked, envelope: Envelope, place: Plac
         details=None if outcome.happening is Happening.OK else _details_of(outcome),
         text=outcome.text,
         envelope=envelope,
-        data_json=checked.data_json,
-        stdout=checked.stdout,
+        data_json=outcome.data_json,
+        stdout=outcome.stdout,
         exit_code=outcome.result.exit_code,
         audit=place.as_json(),
     )

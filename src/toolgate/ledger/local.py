@@ -96,8 +96,16 @@ class LocalLedger:
             # Here and nowhere deeper: a checkpoint must stand exactly behind what it signs, also at a rotation.
             if self._segment.size >= self._rotate_at:
                 self._rotate()
-            body = record.call_body(entry, self._step + 1, deterministic=self._deterministic, suppressed=suppressed)
-            place = self._write(body)
+            line = record.call_line(
+                entry,
+                self._step + 1,
+                self.run,
+                self._size,
+                self._prev,
+                deterministic=self._deterministic,
+                suppressed=suppressed,
+            )
+            place = self._write(line)
             self._step += 1
             self._uncovered += 1
             if entry.caller is None:
@@ -162,7 +170,7 @@ class LocalLedger:
         with self._lock:
             self._checkpoint(first)
             for one in dead:
-                self._write(record.recovered_body(self._clock.wall(), one))
+                self._write(self._chained(record.recovered_body(self._clock.wall(), one)))
                 self._uncovered += 1
         self._segment.sync()
         files.sync_directory(self._directory)
@@ -186,11 +194,13 @@ class LocalLedger:
 
     # Writing: always with the lock held ------------------------------------------------------------------------------
 
-    def _write(self, body: bytes) -> Place:
+    def _chained(self, body: bytes) -> bytes:
+        return record.with_chain(body, self.run, self._size, self._prev)
+
+    def _write(self, line: bytes) -> Place:
         if self._failed or self._closed:
             self._refuse_if_over()
         seq = self._size
-        line = record.with_chain(body, self.run, seq, self._prev)
         self._segment.write(line + b"\n")
         leaf = leaf_hash(line)
         self._leaves.append(leaf)
@@ -222,7 +232,8 @@ class LocalLedger:
         note = sign_checkpoint(checkpoint, self._signer)
         if self._flood.suppressed:
             more = {**more, "suppressed": self._flood.suppressed}
-        self._write(record.checkpoint_body(self._clock.wall(), size=size, root=root, note=note, more=more))
+        body = record.checkpoint_body(self._clock.wall(), size=size, root=root, note=note, more=more)
+        self._write(self._chained(body))
         self._flood.told()
         self._uncovered = 0
         self._signed_at = self._clock.monotonic()

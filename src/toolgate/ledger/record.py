@@ -29,36 +29,40 @@ MARK_CHECKPOINT: Final = b'"event":"checkpoint"'
 marks inside a JSON text are escaped, so nothing else can look like this."""
 
 
-_NO_CLAMPS: Final[list[Any]] = []
+METHOD: Final = "mcp.tool.invoke"
 
 
-def call_body(entry: Entry, step: int, *, deterministic: bool, suppressed: int = 0) -> bytes:
-    """The record of one event on the road, without its chain fields.
+def call_line(
+    entry: Entry,
+    step: int,
+    run: str,
+    seq: int,
+    prev: str | None,
+    *,
+    deterministic: bool,
+    suppressed: int = 0,
+) -> bytes:
+    """The line of one event on the road.
 
-    What differs from call to call is encoded each time; the rest repeats, so its text is kept (half the cost).
+    What repeats from call to call is encoded once and kept. What differs is written between as text: ids, digests, times
+    and numbers of our own making, in which nothing needs an escape (a third of the cost of encoding an object).
     """
     caller, wire, ids = entry.caller, entry.wire, entry.ids
-    changing: dict[str, Any] = {
-        "ts": rfc3339(entry.wall),
-        "stepId": step,
-        "requestId": ids.request,
-        "traceId": ids.trace,
-        "spanId": ids.span,
-        "durationMs": int(entry.duration_ms * 1000) / 1000,
-        "inputBytes": entry.input_bytes,
-        "outputBytes": entry.output_bytes,
-        "error": entry.error,
-        "argumentsDigest": entry.arguments_digest,
-        "clamps": [clamp.as_json() for clamp in entry.clamps] if entry.clamps else _NO_CLAMPS,
-    }
+    digest = f'"{entry.arguments_digest}"' if entry.arguments_digest else "null"
+    changing = (
+        f'{{"ts":"{entry.timestamp}","stepId":{step},"requestId":"{ids.request}","traceId":"{ids.trace}",'
+        f'"spanId":"{ids.span}","durationMs":{int(entry.duration_ms * 1000) / 1000},"inputBytes":{entry.input_bytes},'
+        f'"outputBytes":{entry.output_bytes},"error":{_json(entry.error) if entry.error else "null"},'
+        f'"argumentsDigest":{digest},'
+        f'"clamps":{_json([clamp.as_json() for clamp in entry.clamps]) if entry.clamps else "[]"}'
+    )
     if suppressed:
-        changing["suppressed"] = suppressed
+        changing += f',"suppressed":{suppressed}'
     repeating = _repeating(
         entry.event,
         wire.transport,
         wire.face,
         wire.route,
-        entry.method,
         entry.status,
         entry.tool_id,
         caller.key_id if caller else None,
@@ -68,7 +72,11 @@ def call_body(entry: Entry, step: int, *, deterministic: bool, suppressed: int =
         entry.decision,
         deterministic,
     )
-    return orjson.dumps(changing)[:-1] + repeating
+    return f"{changing}{repeating}{chain(run, seq, prev)}".encode()
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
 
 
 @lru_cache(maxsize=4096)
@@ -77,7 +85,6 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
     transport: str,
     face: str,
     route: str,
-    method: str,
     status: str,
     tool_id: str | None,
     caller_id: str | None,
@@ -86,7 +93,7 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
     environment: str | None,
     decision: str | None,
     deterministic: bool,  # noqa: FBT001
-) -> bytes:
+) -> str:
     metadata = {"schemaVersion": SCHEMA_VERSION, "deterministic": deterministic, "toolId": tool_id, "promptId": None}
     fields = {
         "agentId": AGENT_ID,
@@ -95,7 +102,7 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
         "transport": transport,
         "face": face,
         "route": route,
-        "method": method,
+        "method": METHOD,
         "status": status,
         "attempt": 0,
         "metadata": metadata,
@@ -104,7 +111,7 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
         "environment": environment,
         "decision": decision,
     }
-    return b"," + orjson.dumps(fields)[1:]
+    return "," + _json(fields)[1:-1]
 
 
 def checkpoint_body(wall: float, *, size: int, root: bytes, note: str, more: Mapping[str, Any]) -> bytes:
@@ -120,10 +127,15 @@ def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**_head(wall, "recovered"), "recovered": dead})
 
 
-def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
-    """The line as it is written and hashed, without its line break."""
+def chain(run: str, seq: int, prev: str | None) -> str:
+    """How every line ends, without its line break."""
     linked = f'"{prev}"' if prev else "null"
-    return body[:-1] + f',"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
+    return f',"run":"{run}","seq":{seq},"prev":{linked}}}'
+
+
+def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
+    """A line from an encoded object."""
+    return body[:-1] + chain(run, seq, prev).encode()
 
 
 def chain_suffix(seq: int, prev: str | None) -> bytes:

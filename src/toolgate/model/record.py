@@ -23,7 +23,7 @@ class Entry:
     event: Literal["intent", "outcome"]
     wire: Wire
     ids: Ids
-    wall: float
+    timestamp: str
     tool_id: str | None
     """Canonical id (`mcp.tool:lra.init`), or None when no tool was reached."""
     status: Literal["ok", "error"]
@@ -41,7 +41,6 @@ class Entry:
     duration_ms: float = 0.0
     durable: bool = False
     """True for tools with an effect: the record is synced to disk before the road goes on."""
-    method: str = "mcp.tool.invoke"
 
 
 @dataclass(slots=True)

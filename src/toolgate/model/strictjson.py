@@ -7,6 +7,7 @@ once, before anything looks at the value.
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     except RecursionError:
         raise JsonFault("malformed_json", "not strict JSON: nested too deeply") from None
     if _may_be_odd(data):
-        _walk(value, MAX_DEPTH)
+        _check(value)
     return value
 
 
@@ -57,7 +58,7 @@ def encode_checked(value: Any) -> bytes:
 
     Raises: JsonFault.
     """
-    _walk(value, MAX_DEPTH)
+    _check(value)
     try:
         return orjson.dumps(value)
     except (TypeError, ValueError):
@@ -65,7 +66,7 @@ def encode_checked(value: Any) -> bytes:
 
 
 def _may_be_odd(data: bytes) -> bool:
-    """Could text that the decoder took still hold what `_walk` refuses? False is certain, True means: look at each value.
+    """Could text that the decoder took still hold what `_check` refuses? False is certain, True means: look at each value.
 
     A few scans in C instead of a walk in Python. Nesting cannot be deeper than there are opening brackets; NUL has one
     spelling; an integer beyond 2^53 has 16 digits; an overflow has 16 digits or an exponent of three.
@@ -82,46 +83,50 @@ def _place(text: str) -> str:
     return f" at line {place}" if found else ""
 
 
-def _walk(value: Any, depth: int) -> None:  # noqa: C901, PLR0912 (one branch a JSON type; the hot path of every request)
-    """Refuse what the decoder lets through: infinities from 1e400, integers beyond 2^53-1, NUL in text, deep nesting."""
-    kind = type(value)
-    if kind is str:
-        if "\0" in value:
-            raise JsonFault("malformed_json", "a string contains NUL")
-    elif kind is int:
-        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-            raise JsonFault("malformed_json", "an integer is beyond ±(2^53-1) and would change between readers")
-    elif kind is float:
-        if not isfinite(value):
-            raise JsonFault("malformed_json", "a number is too large for a double")
-    elif kind is dict:
-        if not depth:
-            raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
-        for key, item in value.items():
-            if type(key) is not str:
-                raise JsonFault("malformed_json", "a key is not a string")
-            if "\0" in key:
-                raise JsonFault("malformed_json", "a key contains NUL")
-            _walk(item, depth - 1)
-    elif kind is list:
-        if not depth:
-            raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
-        for item in value:
-            _walk(item, depth - 1)
-    elif value is not None and kind is not bool:
-        raise JsonFault("malformed_json", "a value is not of a JSON type")
+def _check(value: Any) -> None:  # noqa: C901, PLR0912 (one branch a JSON type; the hot path of every answer)
+    """Refuse what the decoder lets through: infinities from 1e400, integers beyond 2^53-1, NUL in text, deep nesting.
+
+    Level by level, so that depth is counted once a level and a plain value costs no call.
+    """
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        for one in level:
+            kind = type(one)
+            if kind is str:
+                if "\0" in one:
+                    raise JsonFault("malformed_json", "a string contains NUL")
+            elif kind is dict:
+                for key in one:
+                    if type(key) is not str:
+                        raise JsonFault("malformed_json", "a key is not a string")
+                    if "\0" in key:
+                        raise JsonFault("malformed_json", "a key contains NUL")
+                below += one.values() or _EMPTY
+            elif kind is int:
+                if not -MAX_SAFE_INTEGER <= one <= MAX_SAFE_INTEGER:
+                    raise JsonFault("malformed_json", "an integer is beyond ±(2^53-1) and would change between readers")
+            elif kind is list:
+                below += one or _EMPTY
+            elif kind is float:
+                if not isfinite(one):
+                    raise JsonFault("malformed_json", "a number is too large for a double")
+            elif one is not None and kind is not bool:
+                raise JsonFault("malformed_json", "a value is not of a JSON type")
+        if not below:
+            return
+        level = below
+    raise JsonFault("malformed_json", f"nested more than {MAX_DEPTH} levels")
 
 
-def dumps(value: Any) -> bytes:
-    """Write compact JSON. Not canonical: what is signed goes through `toolgate.kit.canonical`."""
-    return orjson.dumps(value)
+_EMPTY: Final = (None,)
+"""Stands below an empty container, which is a level of its own."""
 
+dumps: Final = orjson.dumps
+"""Write compact JSON. Not canonical: what is signed goes through `toolgate.kit.canonical`."""
 
-def dumps_sorted(value: Any) -> bytes:
-    """Write compact JSON with sorted keys: for digests of our own values, where both sides are this function."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+dumps_sorted: Final = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
+"""Write compact JSON with sorted keys: for digests of our own values, where both sides are this function."""
 
-
-def dumps_pretty(value: Any) -> bytes:
-    """Write indented JSON for people."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+dumps_pretty: Final = partial(orjson.dumps, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+"""Write indented JSON for people."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from asyncio import TimerHandle
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -27,6 +27,9 @@ class ProtocolLimits:
     header_bytes: int
 
 
+_TOO_MANY_HEADERS: Final = (431, "headers_too_large")
+
+
 class _Unacceptable(Exception):
     """Stops the parser; the protocol then answers with the fault noted on it."""
 
@@ -38,7 +41,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._fault = (400, "malformed_request")
-        self._header_total = 0
         self._arriving = False
         self._headers_done = False
         self._timer: TimerHandle | None = None
@@ -52,7 +54,11 @@ class GuardedProtocol(HttpToolsProtocol):
             return  # already refused; what still arrives is read by nobody
         super().data_received(data)
         if not self._arriving:
-            self._disarm()
+            if self._timer is not None:
+                self._disarm()
+        elif not self._headers_done and self._has_too_many_headers() and not self.transport.is_closing():
+            self._fault = _TOO_MANY_HEADERS
+            self.send_400_response("")
         elif self._timer is None:
             self._arm(self.limits.body_read_s if self._headers_done else self.limits.header_read_s)
 
@@ -67,26 +73,32 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         cast(dict[str, Any], self.scope)[GONE] = []
-        self._header_total = 0
         self._arriving, self._headers_done = True, False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_total += len(name) + len(value)
-        if self._header_total > self.limits.header_bytes or len(self.headers) >= self.limits.max_headers:
-            self._refuse(431, "headers_too_large")
-        super().on_header(name, value)
+        self.headers.append((name.lower(), value))  # counted when they end, or when the piece that brought them does
 
     def on_headers_complete(self) -> None:
+        self.check_head()
+        super().on_headers_complete()
+
+    def check_head(self) -> dict[bytes, bytes]:
+        """The headers by name. Raises: _Unacceptable."""
         self._headers_done = True
         self._disarm()
-        names = [name for name, _ in self.headers]
-        if names.count(b"host") != 1:
+        if self._has_too_many_headers():
+            self._refuse(*_TOO_MANY_HEADERS)
+        fields = dict(self.headers)
+        if b"host" not in fields or (
+            len(fields) != len(self.headers) and [name for name, _ in self.headers].count(b"host") != 1
+        ):
             self._refuse(400, "one_host_header_needed")
-        if b"transfer-encoding" in names and dict(self.headers)[b"transfer-encoding"].strip().lower() != b"chunked":
+        if b"transfer-encoding" in fields and fields[b"transfer-encoding"].strip().lower() != b"chunked":
             self._refuse(400, "unsupported_transfer_encoding")
         if self.parser.get_http_version() not in ("1.1", "1.0"):
             self._refuse(505, "unsupported_http_version")
-        super().on_headers_complete()
+        self.expect_100_continue = fields.get(b"expect", b"").lower() == b"100-continue"
+        return fields
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -98,6 +110,13 @@ class GuardedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
+
+    def _has_too_many_headers(self) -> bool:
+        headers = self.headers
+        return (
+            len(headers) > self.limits.max_headers
+            or sum([len(name) + len(value) for name, value in headers]) > self.limits.header_bytes
+        )
 
     def _refuse(self, status: int, reason: str) -> None:
         self._fault = (status, reason)

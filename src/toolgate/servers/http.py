@@ -7,30 +7,33 @@ size -> content type -> strict JSON -> the face's own reading -> the road.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from toolgate.errors import Happening, Refusal
 from toolgate.faces import mcp, mrt, rpc
-from toolgate.faces.reply import JSON, Reply
+from toolgate.faces.reply import JSON, Headers, Reply
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.model.envelope import Answer
 from toolgate.servers.border import report
 from toolgate.servers.guarded import GONE
+from toolgate.servers.heads import HeadReader
 
 if TYPE_CHECKING:
     from toolgate.faces.mrt import MrtFace
     from toolgate.faces.rpc import RpcFace
     from toolgate.gate.road import Road, Ticket
     from toolgate.model.call import Call, Caller
+    from toolgate.servers.heads import Head
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Body = bytes | Callable[[int], Awaitable[bytes]]
+"""A body that has arrived, or how to wait for one of at most so many bytes. Raises: TooLarge, Gone."""
 
 SSE_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -38,7 +41,6 @@ SSE_HEADERS: Final = (
     (b"x-accel-buffering", b"no"),
 )
 _COMMON: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-_ROUTING: Final = {name.encode(): name for name in sorted(mcp.ROUTING_HEADERS)}
 _DISCONNECT: Final = "http.disconnect"
 MAX_NOTES: Final = 256
 """Progress notes waiting for one client; a reader slower than that misses some."""
@@ -48,67 +50,23 @@ class Gone(Exception):
     """The client left while its body was still arriving. There is nobody to answer."""
 
 
-@dataclass(slots=True)
-class Head:
-    """A request's headers by name. `twice` holds those that came more than once (the last value is in `fields`)."""
+class TooLarge(Exception):
+    """More of a body arrived than may."""
 
-    method: str
-    fields: dict[bytes, bytes]
-    twice: frozenset[bytes]
+
+class Client(Protocol):
+    """Whoever waits for an answer."""
+
     gone: list[Callable[[], None]]
+    """Called when the client leaves before its answer is complete."""
 
-    def get(self, name: bytes) -> bytes | None:
-        value = self.fields.get(name)
-        return None if value is None else value.strip(b" \t")  # RFC 9110 5.5; the parser leaves trailing blanks
-
-    def credential(self) -> bytes | None:
-        """The key, from `X-MCP-API-Key` or `Authorization: Bearer`. Raises: Refusal: two keys that differ."""
-        if b"x-mcp-api-key" in self.twice or b"authorization" in self.twice:
-            raise Refusal(Happening.INVALID_KEY, "Send one key header.")
-        key = self.get(b"x-mcp-api-key")
-        authorization = self.get(b"authorization")
-        if authorization is None:
-            return key
-        scheme, _, token = authorization.partition(b" ")
-        bearer = token.strip() if scheme.lower() == b"bearer" else None
-        if key is not None and bearer is not None and key != bearer:
-            raise Refusal(Happening.INVALID_KEY, "The two key headers hold different keys.")
-        return key if key is not None else bearer
-
-    def accepts(self, kind: str) -> bool:
-        """Does `Accept` admit this media type? Absent means anything (RFC 9110)."""
-        accept = self.fields.get(b"accept")
-        return accept is None or _admits(accept, kind)
-
-
-@lru_cache(maxsize=256)
-def _is_json(content_type: bytes) -> bool:
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
-
-
-@lru_cache(maxsize=256)
-def _admits(accept: bytes, kind: str) -> bool:
-    ranges = {part.partition(";")[0].strip().lower() for part in accept.decode("latin-1").split(",")}
-    return bool(ranges & {kind, kind.partition("/")[0] + "/*", "*/*"})
-
-
-def read_head(scope: Scope) -> Head:
-    headers = scope["headers"]
-    fields = dict(headers)
-    twice = _NOTHING if len(fields) == len(headers) else _repeated(headers)
-    return Head(scope["method"], fields, twice, scope.get(GONE, []))
-
-
-_NOTHING: Final[frozenset[bytes]] = frozenset()
-
-
-def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    counted = Counter(name for name, _ in headers)
-    return frozenset(name for name, count in counted.items() if count > 1)
+    def stream(self) -> Send:
+        """A way to send the answer in pieces. The first one must not be sent before the answer has waited."""
+        ...
 
 
 class HttpApp:
-    """The ASGI application. `hosts` and `origins` are filled in when the port is known."""
+    """The ASGI application. `heads` learns its hosts and origins when the port is known."""
 
     def __init__(
         self,
@@ -124,9 +82,8 @@ class HttpApp:
         self._rpc_face = rpc_face
         self._body_bytes = body_bytes
         self._ready = ready
-        self.hosts: frozenset[bytes] = frozenset()
-        self.origins: frozenset[bytes] = frozenset()
-        self._routes: dict[bytes, Callable[[Head, Receive, Send], Awaitable[Reply | None]]] = {
+        self.heads = HeadReader()
+        self._routes: dict[bytes, Callable[[Head, Body, Client], Awaitable[Reply | None]]] = {
             mcp.ROUTE.encode(): self._mcp,
             mrt.ROUTE.encode(): self._mrt,
             rpc.ROUTE.encode(): self._rpc,
@@ -137,68 +94,64 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # uvicorn is started without lifespan and without WebSocket
-        head = read_head(scope)
+        head = self.heads.read(scope["method"].encode(), scope["raw_path"], scope["headers"])
+        reply = await self.respond(head, partial(_whole_body, receive), _AsgiClient(scope, send))
+        if reply is not None:
+            await send_reply(send, reply)
+
+    async def respond(self, head: Head, body: Body, client: Client) -> Reply | None:
+        """The answer; None where there is nothing more to send."""
         try:
-            if not self._host_is_ours(head):
-                reply: Reply | None = self._plain(Happening.WRONG_HOST)
-            else:
-                route = self._routes.get(scope["raw_path"], self._nothing_here)
-                reply = await route(head, receive, send)
+            if not head.served:
+                return self._plain(Happening.WRONG_HOST)
+            return await self._routes.get(head.path, self._nothing_here)(head, body, client)
         except Gone:
-            return
+            return None
         except Exception as fault:  # noqa: BLE001 (the border: a fault of our own is one line for the operator, one 500 for the caller)
             report(fault)
-            reply = self._plain(Happening.TOOL_FAILED)
-        if reply is not None:
-            await _send(send, reply)
+            return self._plain(Happening.TOOL_FAILED)
 
-    def _host_is_ours(self, head: Head) -> bool:
-        """DNS rebinding: a page in a browser can reach loopback, but it cannot forge these two."""
-        if b"origin" in head.twice or (head.get(b"host") or b"").lower() not in self.hosts:
-            return False
-        origin = head.get(b"origin")
-        return origin is None or origin.lower() in self.origins
-
-    async def _mrt(self, head: Head, receive: Receive, _send: Send) -> Reply:
+    async def _mrt(self, head: Head, body: Body, client: Client) -> Reply:
         caller = call = None
         try:
-            caller = self._road.authenticate(head.credential())  # 1
-            call = self._mrt_face.parse(self._json(head, await self._body(head, receive)))
+            caller = self._authenticate(head)  # 1
+            call = self._mrt_face.parse(self._json(head, await self._arrived(head, body)))
             ticket = self._road.enter(caller, call)  # 2, 3
         except Refusal as refusal:
             return self._mrt_face.render(self._road.refuse(refusal, mrt.WIRE, caller, call))
-        head.gone.append(ticket.cancel)
+        client.gone.append(ticket.cancel)
         return self._mrt_face.render(await self._road.travel(ticket))  # 4-9
 
-    async def _rpc(self, head: Head, receive: Receive, _send: Send) -> Reply:
+    async def _rpc(self, head: Head, body: Body, client: Client) -> Reply:
         caller = call = request_id = None
         try:
-            caller = self._road.authenticate(head.credential())  # 1
-            body = self._json(head, await self._body(head, receive))
-            request_id = rpc.request_id_of(body)
-            call = self._rpc_face.parse(body, "http")
+            caller = self._authenticate(head)  # 1
+            message = self._json(head, await self._arrived(head, body))
+            request_id = rpc.request_id_of(message)
+            call = self._rpc_face.parse(message, "http")
             ticket = self._road.enter(caller, call)  # 2, 3
         except Refusal as refusal:
             return self._rpc_face.render(self._road.refuse(refusal, rpc.WIRES["http"], caller, call), request_id)
-        head.gone.append(ticket.cancel)
+        client.gone.append(ticket.cancel)
         return self._rpc_face.render(await self._road.travel(ticket), request_id)  # 4-9
 
-    async def _mcp(self, head: Head, receive: Receive, send: Send) -> Reply | None:
+    async def _mcp(self, head: Head, body: Body, client: Client) -> Reply | None:
         caller: Caller | None = None
         call: Call | None = None
         request: mcp.Request | None = None
+        notes: _ProgressStream | None = None
         try:
-            caller = self._road.authenticate(head.credential())  # 1
-            message = self._mcp_message(head, await self._body(head, receive))
+            caller = self._authenticate(head)  # 1
+            message = self._mcp_message(head, await self._arrived(head, body))
             if isinstance(message, mcp.Notification):
                 return Reply(202)
             request = message
             if request.method != "tools/call":
                 return mcp.answer_plain(request, self._road.permits.visible(caller))
             call = mcp.call_of(request, "http")
-            stream = _ProgressStream.wanted(request, head, send)
-            if stream is not None:
-                call = replace(call, progress=stream.progress)
+            if request.progress_token is not None and head.takes_events:
+                notes = _ProgressStream(request.progress_token, client.stream())
+                call = replace(call, progress=notes.progress)
             ticket = self._road.enter(caller, call)  # 2, 3
         except mcp.Fault as fault:
             return fault.reply()
@@ -207,50 +160,43 @@ class HttpApp:
             return mcp.refusal_reply(
                 answer, request_id=request.id if request else None, modern=request is not None and request.modern
             )
-        head.gone.append(ticket.cancel)
-        if stream is not None:
-            return await stream.carry(request, ticket, self._road)
+        client.gone.append(ticket.cancel)
+        if notes is not None:
+            return await notes.carry(request, ticket, self._road)
         return mcp.render(request, await self._road.travel(ticket))  # 4-9
+
+    def _authenticate(self, head: Head) -> Caller:
+        """Step 1. Raises: Refusal."""
+        if head.key_fault is not None:
+            raise Refusal(Happening.INVALID_KEY, head.key_fault)
+        return self._road.authenticate(head.credential)
 
     def _mcp_message(self, head: Head, data: bytes) -> mcp.Request | mcp.Notification:
         """Raises: Refusal, mcp.Fault."""
         body = self._json(head, data)
-        if not head.accepts("application/json"):
+        if not head.takes_json:
             raise mcp.Fault(mcp.INVALID_REQUEST, "Not Acceptable: the client must accept application/json", status=406)
-        for name in head.twice & _ROUTING.keys():
-            raise mcp.Fault(
-                mcp.HEADER_MISMATCH, f"{_ROUTING[name]} appears more than once", request_id=rpc.request_id_of(body)
-            )
-        routing = {
-            text: value.decode("latin-1") for name, text in _ROUTING.items() if (value := head.get(name)) is not None
-        }
-        return mcp.read(body, routing)
+        if head.routing_twice is not None:
+            text = f"{head.routing_twice} appears more than once"
+            raise mcp.Fault(mcp.HEADER_MISMATCH, text, request_id=rpc.request_id_of(body))
+        return mcp.read(body, head.routing)
 
-    async def _body(self, head: Head, receive: Receive) -> bytes:
+    async def _arrived(self, head: Head, body: Body) -> bytes:
         """The body, once method and size are right. Raises: Refusal, Gone."""
-        if head.method != "POST":
+        if not head.post:
             raise Refusal(Happening.WRONG_METHOD, "Use POST.", reason="method_not_allowed")
-        length = head.get(b"content-length") or b"0"
-        if not length.isdigit() or int(length) > self._body_bytes:
+        if not 0 <= head.length <= self._body_bytes:
             raise self._too_large()
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            return message["body"]  # type: ignore[no-any-return] # the usual case: all of it in one piece
-        parts: list[bytes] = []
-        size = 0
-        while message["type"] != _DISCONNECT:
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._body_bytes:
-                raise self._too_large()
-            if not message.get("more_body"):
-                return b"".join(parts)
-            message = await receive()
-        raise Gone
+        if isinstance(body, bytes):
+            return body
+        try:
+            return await body(self._body_bytes)
+        except TooLarge:
+            raise self._too_large() from None
 
     def _json(self, head: Head, data: bytes) -> Any:
         """The decoded body. Raises: Refusal: media type or JSON is wrong."""
-        if not _is_json(head.fields.get(b"content-type", b"")) or b"content-type" in head.twice:
+        if not head.sends_json:
             raise Refusal(Happening.WRONG_MEDIA_TYPE, "Send application/json.", reason="unsupported_media_type")
         try:
             return strictjson.loads(data, max_bytes=self._body_bytes)
@@ -262,16 +208,16 @@ class HttpApp:
             Happening.TOO_LARGE, f"The body is larger than {self._body_bytes} bytes.", reason="body_too_large"
         )
 
-    async def _healthz(self, _head: Head, _receive: Receive, _send: Send) -> Reply:
+    async def _healthz(self, _head: Head, _body: Body, _client: Client) -> Reply:
         return Reply(200, b'{"status":"ok"}', (JSON,))
 
-    async def _readyz(self, _head: Head, _receive: Receive, _send: Send) -> Reply:
+    async def _readyz(self, _head: Head, _body: Body, _client: Client) -> Reply:
         checks = await self._ready()
         good = all(checks.values())
         body = {"status": "ready" if good else "not ready", "checks": checks}
         return Reply(200 if good else 503, strictjson.dumps(body), (JSON,))
 
-    async def _nothing_here(self, _head: Head, _receive: Receive, _send: Send) -> Reply:
+    async def _nothing_here(self, _head: Head, _body: Body, _client: Client) -> Reply:
         return self._plain(Happening.UNKNOWN_ROUTE)
 
     def _plain(self, happening: Happening) -> Reply:
@@ -292,13 +238,6 @@ class _ProgressStream:
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Queue[bytes | None] = asyncio.Queue()
         """What is still to be sent; None after the last note."""
-
-    @staticmethod
-    def wanted(request: mcp.Request, head: Head, send: Send) -> _ProgressStream | None:
-        token = request.progress_token
-        if token is None or not head.accepts("text/event-stream"):
-            return None
-        return _ProgressStream(token, send)
 
     def progress(self, done: int, total: int | None, message: str) -> None:
         """From any thread. A reader too slow to take its progress misses some; it never slows the tool."""
@@ -329,7 +268,37 @@ def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
 
 
-async def _send(send: Send, reply: Reply) -> None:
-    headers = [*reply.headers, *_COMMON, (b"content-length", str(len(reply.body)).encode())]
+class _AsgiClient:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.gone: list[Callable[[], None]] = scope.get(GONE, [])
+        self._send = send
+
+    def stream(self) -> Send:
+        return self._send
+
+
+async def _whole_body(receive: Receive, limit: int) -> bytes:
+    """Raises: TooLarge, Gone."""
+    message = await receive()
+    parts: list[bytes] = []
+    size = 0
+    while message["type"] != _DISCONNECT:
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise TooLarge
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+    raise Gone
+
+
+def headers_of(own: Headers) -> Headers:
+    """A reply's own headers, and those that every answer has."""
+    return (*own, *_COMMON)
+
+
+async def send_reply(send: Send, reply: Reply) -> None:
+    headers = [*headers_of(reply.headers), (b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from toolgate.errors import ExitCode, StartRefused
-from toolgate.servers.guarded import ProtocolLimits, guarded_with
+from toolgate.servers.guarded import ProtocolLimits
 from toolgate.servers.http import HttpApp
+from toolgate.servers.lane import lane_with
 from toolgate.servers.stdio import Pipes, StdioServer
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -
         raise
     asgi = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=settings.limits.body_bytes, ready=app.ready)
     port = listener.getsockname()[1]
-    asgi.hosts, asgi.origins = _served_names(settings, port)
+    asgi.heads.hosts, asgi.heads.origins = _served_names(settings, port)
     server = _Server(
         uvicorn.Config(
             asgi,
-            http=guarded_with(_protocol_limits(settings)),
+            http=lane_with(_protocol_limits(settings)),
             ws="none",
             lifespan="off",
             access_log=False,

@@ -13,15 +13,14 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Coroutine, Generator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import Happening, Refusal
 from toolgate.faces import mcp, rpc
 from toolgate.model import strictjson
 from toolgate.servers.border import report
+from toolgate.servers.eager import Rest, first_step
 
 if TYPE_CHECKING:
     from toolgate.faces.rpc import RpcFace
@@ -131,15 +130,11 @@ class StdioServer:
         while len(self._tasks) >= MAX_PENDING:
             self._room.clear()
             await self._room.wait()
-        work = self._handle(line)
-        try:
-            # Most tools do not wait: the first step is the whole answer, and no task is made for it.
-            waiting_for = work.send(None)
-        except StopIteration:
-            return
-        task = asyncio.get_running_loop().create_task(_resume(work, waiting_for))
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        rest = first_step(self._handle(line))
+        if rest is not None:
+            task = asyncio.get_running_loop().create_task(_finish(rest))
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -271,25 +266,5 @@ class Lines:
         return [self._kept] if self._kept.strip() and not self._too_long else []
 
 
-class _Resumed:
-    """The rest of a coroutine whose first step has already run and waits for a future."""
-
-    def __init__(self, work: Coroutine[Any, Any, None], waiting_for: Any) -> None:
-        self._work, self._waiting_for = work, waiting_for
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        while True:
-            try:
-                value = yield self._waiting_for
-            except BaseException as thrown:  # noqa: BLE001 (handed on into the coroutine, whatever it is)
-                step = partial(self._work.throw, thrown)
-            else:
-                step = partial(self._work.send, value)
-            try:
-                self._waiting_for = step()
-            except StopIteration:
-                return
-
-
-async def _resume(work: Coroutine[Any, Any, None], waiting_for: Any) -> None:
-    await _Resumed(work, waiting_for)
+async def _finish(rest: Rest[None]) -> None:
+    await rest
