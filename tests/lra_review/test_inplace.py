@@ -112,6 +112,8 @@ RELOADED = [
     Edit("data for scripts", "<p>Second.", '<p data-value="1">Second.'),
     Edit("a handler", 'title="up"', 'onclick="f()"', scripts=None),
     Edit("a style", 'title="up"', 'style="color: red"', scripts=None),
+    Edit("an element with a handler", "<!-- between -->", '<p onclick="f()">x</p>', scripts=None),
+    Edit("an element with a style", "<!-- between -->", '<p style="color: red">x</p>', scripts=None),
     Edit("a control", 'value="1"', 'value="2"', scripts=None),
     Edit("a button's text", "Run", "Go"),
     Edit("a control more", "<!-- between -->", "<input>", scripts=None),
@@ -281,6 +283,7 @@ RENDERED = [
     ),
     ("text far from a sorted table", SORTED, "Bodies fall.", "All bodies fall.", True),
     ("a paragraph of a kind whose attributes a script set", LINKS, "<details>", "<p>More.</p><details>", False),
+    ("an attribute that a script set", LINKS, "<p>Bodies", '<p lang="de">Bodies', False),
     ("text in a paragraph whose attributes a script set", LINKS, "Bodies fall.", "All bodies fall.", True),
 ]
 
