@@ -101,7 +101,7 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
     credential = key.encode()
     caller = road.authenticate(credential)
     body = strictjson.loads(whole.body)
-    routing = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "bench_echo"}
+    routing = mcp.Routing("2026-07-28", "tools/call", "bench_echo", modern=True)
     request = mcp.read(body, routing)
     assert isinstance(request, mcp.Request)
     call = mcp.call_of(request, "http")

@@ -44,15 +44,15 @@ MUTATIONS = (
     Mutation(
         "1 authenticate: revoked keys live",
         f"{GATE}/keys.py",
-        'if state != "live":',
-        'if state == "expired":',
+        '(state := key.state(self._clock.wall())) != "live":',
+        '(state := key.state(self._clock.wall())) == "expired":',
         f"{ROAD_TESTS}::test_a_revoked_key_is_dead_at_once",
     ),
     Mutation(
         "1 authenticate: expired keys live",
         f"{GATE}/keys.py",
-        'if state != "live":',
-        'if state == "revoked":',
+        '(state := key.state(self._clock.wall())) != "live":',
+        '(state := key.state(self._clock.wall())) == "revoked":',
         f"{HOSTILE}::test_revoked_and_expired_keys_are_refused",
     ),
     Mutation(
@@ -248,7 +248,7 @@ MUTATIONS = (
     Mutation(
         "wire: any size",
         "src/toolgate/servers/http.py",
-        "if not 0 <= head.length <= self._body_bytes:",
+        "if not head.fits:",
         "if False:",
         f"{HOSTILE}::test_a_declared_length_is_refused_before_the_body_comes",
     ),

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ROUTE: Final = "/mcp"
 MODERN_VERSIONS: Final = ("2026-07-28",)
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-_HANDSHAKE: Final = frozenset(HANDSHAKE_VERSIONS)
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
@@ -89,12 +88,29 @@ class Fault(Exception):
         return error_reply(self.request_id, self.code, self.message, status=self.status, data=self.data)
 
 
-def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification:
-    """What a decoded message is. `headers` is None on stdio, where each message's own envelope tells its era.
+@dataclass(slots=True)
+class Routing:
+    """What the headers of a request say about its message, which must say the same."""
+
+    version: str | None
+    method: str | None
+    name: str | None
+    modern: bool
+    """Over HTTP the version header decides, and a version nobody knows is told so in the modern way."""
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> Routing:
+        version = headers.get(VERSION_HEADER)
+        modern = version is not None and version not in HANDSHAKE_VERSIONS
+        return cls(version, headers.get(METHOD_HEADER), _decoded(headers.get(NAME_HEADER)), modern)
+
+
+def read(body: Any, routing: Routing | None) -> Request | Notification:
+    """What a decoded message is. `routing` is None on stdio, where each message's own envelope tells its era.
 
     Raises: Fault.
     """
-    modern = _is_modern(body, headers)
+    modern = _has_envelope(body) if routing is None else routing.modern
     if not modern and _is_response(body):
         return Notification("", {})  # the handshake revisions accept a posted response; we never asked for one
     if not isinstance(body, dict) or body.get("jsonrpc") != "2.0" or not isinstance(body.get("method"), str):
@@ -103,7 +119,7 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
     if params is None:
         params = _NO_PARAMS
     if "id" not in body:
-        return _notification(method, params, headers if modern else None)
+        return _notification(method, params, routing if modern else None)
     request_id = body["id"]
     if not isinstance(request_id, str) and type(request_id) is not int:
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
@@ -111,7 +127,7 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
     meta = params.get("_meta")
     if modern:
-        _climb(method, params, meta, headers, request_id)
+        _climb(method, params, meta, routing, request_id)
     if method not in (_MODERN_METHODS if modern else _HANDSHAKE_METHODS):
         raise Fault(
             METHOD_NOT_FOUND,
@@ -130,20 +146,16 @@ def read(body: Any, headers: Mapping[str, str] | None) -> Request | Notification
 _NO_PARAMS: Final[dict[str, Any]] = {}
 
 
-def _notification(method: str, params: Any, headers: Mapping[str, str] | None) -> Notification:
-    """`headers` of a modern message over HTTP, else None. Raises: Fault."""
+def _notification(method: str, params: Any, routing: Routing | None) -> Notification:
+    """`routing` of a modern message over HTTP, else None. Raises: Fault."""
     if not isinstance(params, dict):
         raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
-    if headers is not None and headers[VERSION_HEADER] not in MODERN_VERSIONS:
-        raise _not_served(headers[VERSION_HEADER], None)
+    if routing is not None and routing.version not in MODERN_VERSIONS:
+        raise _not_served(routing.version or "", None)
     return Notification(method, params)
 
 
-def _is_modern(body: Any, headers: Mapping[str, str] | None) -> bool:
-    """Over HTTP the version header decides, and a version nobody knows is told so in the modern way."""
-    if headers is not None:
-        version = headers.get(VERSION_HEADER)
-        return version is not None and version not in _HANDSHAKE
+def _has_envelope(body: Any) -> bool:
     params = body.get("params") if isinstance(body, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and _META_VERSION in meta
@@ -153,9 +165,7 @@ def _is_response(body: Any) -> bool:
     return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
 
 
-def _climb(
-    method: str, params: dict[str, Any], meta: Any, headers: Mapping[str, str] | None, request_id: str | int
-) -> None:
+def _climb(method: str, params: dict[str, Any], meta: Any, routing: Routing | None, request_id: str | int) -> None:
     """The rungs of revision 2026-07-28. Raises: Fault."""
     if not isinstance(meta, dict):
         raise Fault(
@@ -167,13 +177,13 @@ def _climb(
         missing = [key for key in (_META_VERSION, _META_CAPABILITIES) if key not in meta]
         raise Fault(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}", request_id=request_id)
     version = meta[_META_VERSION]
-    if headers is not None:
-        if headers.get(VERSION_HEADER) != version:
+    if routing is not None:
+        if routing.version != version:
             raise Fault(HEADER_MISMATCH, "MCP-Protocol-Version does not match params._meta", request_id=request_id)
-        if headers.get(METHOD_HEADER) != method:
+        if routing.method != method:
             raise Fault(HEADER_MISMATCH, "Mcp-Method does not match the method of the body", request_id=request_id)
         key = _NAME_BEARING.get(method)
-        if key and params.get(key) is not None and _decoded(headers.get(NAME_HEADER)) != params[key]:
+        if key and params.get(key) is not None and routing.name != params[key]:
             raise Fault(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}", request_id=request_id)
     if not isinstance(version, str):
         raise Fault(INVALID_PARAMS, f"{_META_VERSION} must be a string", request_id=request_id)
@@ -324,7 +334,7 @@ _MODERN_ANSWER: Final = _ANSWER.replace(b"{more}", b"," + strictjson.dumps(_mode
 
 def render(request: Request, answer: Answer) -> Reply:
     """One answer of the road. A fault of the tool is a result with `isError`; a refusal is a JSON-RPC error."""
-    if answer.envelope is not None and _is_tools_own(answer.happening):
+    if answer.envelope is not None and (answer.happening is Happening.OK or _is_tools_own(answer.happening)):
         envelope = answer.envelope_json()
         skeleton = _MODERN_ANSWER if request.modern else _HANDSHAKE_ANSWER
         is_error = b"true" if answer.envelope.is_error else b"false"
@@ -376,7 +386,7 @@ def progress_message(token: str | int, done: int, total: int | None, message: st
 
 
 def _is_tools_own(happening: Happening) -> bool:
-    return happening is Happening.OK or VERDICTS[happening].mcp_code is None
+    return VERDICTS[happening].mcp_code is None
 
 
 def _result(request: Request, result: dict[str, Any], *, cacheable: bool = False) -> Reply:

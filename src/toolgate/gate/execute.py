@@ -66,7 +66,7 @@ class Execution:
             self._cancel()  # the caller left before we got here
         done, _ = await asyncio.wait({future}, timeout=self._tool.deadline_s)
         if done:
-            return _settle(future.result, cancelled=self.cancelled)
+            return settle(future.result, cancelled=self.cancelled)
         future.add_done_callback(_forget)
         if inspect.iscoroutinefunction(run):
             future.cancel()
@@ -75,12 +75,8 @@ class Execution:
         return _failed("deadline_exceeded", f"The tool did not answer within {self._tool.deadline_s:g} s.")
 
 
-def run_inline(tool: Tool, context: Context, arguments: dict[str, Any]) -> Outcome:
-    """Like `Execution.run`, for a handler that promised to return at once: when this returns, it has ended."""
-    return _settle(tool.run, context, arguments)
-
-
-def _settle(ended: Callable[..., Any], *arguments: Any, cancelled: bool = False) -> Outcome:
+def settle(ended: Callable[..., Any], *arguments: Any, cancelled: bool = False) -> Outcome:
+    """Call what ends a handler and make its end an outcome. For an inline handler that is the handler itself."""
     try:
         result = ended(*arguments)
     except ToolError as said:

@@ -68,8 +68,11 @@ class Key:
     revoked: float | None = None
     caller: Caller = field(init=False, compare=False)
     """Made once: every call of this key is the same caller."""
+    mortal: bool = field(init=False, compare=False)
+    """It expires, or is revoked already."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mortal", self.expires is not None or self.revoked is not None)
         object.__setattr__(self, "caller", Caller(self.id, self.role, self.label))
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
@@ -120,14 +123,14 @@ class KeyRing:
         """Raises: Refusal: MISSING_KEY, INVALID_KEY. Never anything else, whatever the bytes are."""
         if presented is None:
             raise Refusal(Happening.MISSING_KEY, "API key is required.")
-        loaded = self._current()
+        # What the file says, or said at most a millisecond ago.
+        loaded = self._loaded if monotonic() < self._look_at else self._look()
         digest = sha256(presented[:MAX_KEY_BYTES]).digest()
         key = loaded.by_beginning.get(presented[:_BEGINNING])
         right = compare_digest(digest, key.digest if key else _NO_DIGEST)
         if key is None or not right:
             raise Refusal(Happening.INVALID_KEY, _why_not(presented, loaded))
-        state = key.state(self._clock.wall())
-        if state != "live":
+        if key.mortal and (state := key.state(self._clock.wall())) != "live":
             # Only whoever holds the secret learns this.
             raise Refusal(Happening.INVALID_KEY, f"This API key is {state}.")
         return key.caller
@@ -172,12 +175,6 @@ class KeyRing:
             if key.revoked is None:
                 keys[key_id] = key = replace(key, revoked=self._clock.wall())
         return key
-
-    def _current(self) -> _Loaded:
-        """What the file says, or said at most a millisecond ago."""
-        if monotonic() < self._look_at:
-            return self._loaded
-        return self._look()
 
     def _look(self) -> _Loaded:
         """What the file says now."""

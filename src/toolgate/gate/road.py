@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, LedgerUnavailable, Refusal
-from toolgate.gate.execute import Execution, Outcome, bad_output, run_inline
+from toolgate.gate.execute import Execution, Outcome, bad_output, settle
 from toolgate.gate.floor import DECISIONS, normalize_response
 from toolgate.gate.permit import Grant, Permits, permit_arguments
 from toolgate.model import strictjson
@@ -92,21 +92,20 @@ class Road:
         digest, size = self.digest(grant.io.secrets, call.arguments)
         # Deterministic ids are made of the arguments; where one is secret, of their digest, which leaves it out.
         ids = self.ids.for_call(grant.tool_id, digest if grant.io.secrets else call.arguments)
-        ticket = Ticket(caller, call, grant, ids, started, digest, size, self.slots)
-        self.under_way.add(ticket)
-        return ticket
+        return Ticket(caller, call, grant, ids, started, digest, size, self.slots)
 
     async def travel(self, ticket: Ticket) -> Answer:
         """Steps 4-9. Always an answer; always a record, unless the answer says that none could be written."""
         tool = ticket.grant.tool
         acts = tool.effect != "read"
+        self.under_way.add(ticket)
         try:
             arguments = self._validate_in(ticket)  # 4
             if acts:
                 await self._intend(ticket)  # 5
             context = self.context_for(ticket.grant, ticket)
             if tool.inline:
-                outcome = run_inline(tool, context, arguments)  # 6
+                outcome = settle(tool.run, context, arguments)  # 6
             else:
                 ticket.execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
                 outcome = await ticket.execution.run(context, arguments)  # 6

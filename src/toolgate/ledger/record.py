@@ -72,7 +72,8 @@ def call_line(
         entry.decision,
         deterministic,
     )
-    return f"{changing}{repeating}{chain(run, seq, prev)}".encode()
+    linked = f'"{prev}"' if prev else "null"
+    return f'{changing}{repeating},"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
 
 
 def _json(value: Any) -> str:
@@ -127,15 +128,10 @@ def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**_head(wall, "recovered"), "recovered": dead})
 
 
-def chain(run: str, seq: int, prev: str | None) -> str:
-    """How every line ends, without its line break."""
-    linked = f'"{prev}"' if prev else "null"
-    return f',"run":"{run}","seq":{seq},"prev":{linked}}}'
-
-
 def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
-    """A line from an encoded object."""
-    return body[:-1] + chain(run, seq, prev).encode()
+    """The line as it is written and hashed, without its line break, from an encoded object."""
+    linked = f'"{prev}"' if prev else "null"
+    return body[:-1] + f',"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
 
 
 def chain_suffix(seq: int, prev: str | None) -> bytes:

@@ -49,14 +49,9 @@ class Envelope:
     notes: tuple[str, ...] = ()
     """Why the environment is what it is, when a configured store stopped answering (decision 40)."""
 
-    def encode(self, data_json: bytes, audit: Mapping[str, Any] | None) -> bytes:
-        return strictjson.dumps(self._fields(orjson.Fragment(data_json), audit))
-
-    def as_json(self, audit: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return self._fields(self.data, audit)
-
-    def _fields(self, data: Any, audit: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Absent fields are absent, not null: the documents' own readers test for presence."""
+    def fields(self, data: Any, audit: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """As it is sent, with `data` in the form that the caller has. Absent fields are absent, not null: the documents'
+        own readers test for presence."""
         out: dict[str, Any] = {"success": self.success}
         if self.code is not None:
             out["code"] = self.code
@@ -108,4 +103,4 @@ class Answer:
     def envelope_json(self) -> bytes:
         """The whole envelope with its place in the audit log, as every face sends it."""
         assert self.envelope is not None
-        return self.envelope.encode(self.data_json, self.audit)
+        return strictjson.dumps(self.envelope.fields(orjson.Fragment(self.data_json), self.audit))

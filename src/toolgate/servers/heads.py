@@ -22,6 +22,8 @@ class Head:
     served: bool
     """Host and Origin are ours."""
     post: bool
+    fits: bool
+    """Neither method nor announced length speaks against reading the body."""
     length: int
     """As `Content-Length` says: 0 without one, -1 for what is no number."""
     credential: bytes | None
@@ -30,8 +32,7 @@ class Head:
     sends_json: bool
     takes_json: bool
     takes_events: bool
-    routing: Mapping[str, str]
-    """The MCP routing headers that are there."""
+    routing: mcp.Routing
     routing_twice: str | None
     """One of them that came more than once."""
 
@@ -39,7 +40,8 @@ class Head:
 class HeadReader:
     """Knows whose names the server answers to: `hosts` and `origins`, as header values in lower case."""
 
-    def __init__(self) -> None:
+    def __init__(self, body_bytes: int) -> None:
+        self._body_bytes = body_bytes
         self.hosts: frozenset[bytes] = frozenset()
         self.origins: frozenset[bytes] = frozenset()
 
@@ -48,20 +50,24 @@ class HeadReader:
         # RFC 9110 5.5: blanks around a value are not part of it; the parser leaves trailing ones.
         fields = {name: value.strip(b" \t") for name, value in headers}
         twice = _repeated(headers) if len(fields) != len(headers) else frozenset()
-        length = fields.get(b"content-length", b"0")
+        text = fields.get(b"content-length", b"0")
+        length = int(text) if text.isdigit() else -1
         credential, key_fault = _credential(fields, twice)
         accept = fields.get(b"accept")
         return Head(
             path=path,
             served=b"origin" not in twice and self._is_ours(fields),
             post=method == b"POST",
-            length=int(length) if length.isdigit() else -1,
+            fits=method == b"POST" and 0 <= length <= self._body_bytes,
+            length=length,
             credential=credential,
             key_fault=key_fault,
             sends_json=b"content-type" not in twice and _is_json(fields.get(b"content-type", b"")),
             takes_json=_admits(accept, "application/json"),
             takes_events=_admits(accept, "text/event-stream"),
-            routing={text: fields[name].decode("latin-1") for name, text in _ROUTING.items() if name in fields},
+            routing=mcp.Routing.of(
+                {text: fields[name].decode("latin-1") for name, text in _ROUTING.items() if name in fields}
+            ),
             routing_twice=next((text for name, text in _ROUTING.items() if name in twice), None),
         )
 

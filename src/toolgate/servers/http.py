@@ -82,7 +82,7 @@ class HttpApp:
         self._rpc_face = rpc_face
         self._body_bytes = body_bytes
         self._ready = ready
-        self.heads = HeadReader()
+        self.heads = HeadReader(body_bytes)
         self._routes: dict[bytes, Callable[[Head, Body, Client], Awaitable[Reply | None]]] = {
             mcp.ROUTE.encode(): self._mcp,
             mrt.ROUTE.encode(): self._mrt,
@@ -115,7 +115,9 @@ class HttpApp:
         caller = call = None
         try:
             caller = self._authenticate(head)  # 1
-            call = self._mrt_face.parse(self._json(head, await self._arrived(head, body)))
+            call = self._mrt_face.parse(
+                self._json(head, body if head.fits and isinstance(body, bytes) else await self._arrived(head, body))
+            )
             ticket = self._road.enter(caller, call)  # 2, 3
         except Refusal as refusal:
             return self._mrt_face.render(self._road.refuse(refusal, mrt.WIRE, caller, call))
@@ -126,7 +128,9 @@ class HttpApp:
         caller = call = request_id = None
         try:
             caller = self._authenticate(head)  # 1
-            message = self._json(head, await self._arrived(head, body))
+            message = self._json(
+                head, body if head.fits and isinstance(body, bytes) else await self._arrived(head, body)
+            )
             request_id = rpc.request_id_of(message)
             call = self._rpc_face.parse(message, "http")
             ticket = self._road.enter(caller, call)  # 2, 3
@@ -142,7 +146,9 @@ class HttpApp:
         notes: _ProgressStream | None = None
         try:
             caller = self._authenticate(head)  # 1
-            message = self._mcp_message(head, await self._arrived(head, body))
+            message = self._mcp_message(
+                head, body if head.fits and isinstance(body, bytes) else await self._arrived(head, body)
+            )
             if isinstance(message, mcp.Notification):
                 return Reply(202)
             request = message
@@ -185,7 +191,7 @@ class HttpApp:
         """The body, once method and size are right. Raises: Refusal, Gone."""
         if not head.post:
             raise Refusal(Happening.WRONG_METHOD, "Use POST.", reason="method_not_allowed")
-        if not 0 <= head.length <= self._body_bytes:
+        if not head.fits:
             raise self._too_large()
         if isinstance(body, bytes):
             return body

@@ -59,7 +59,8 @@ class LaneProtocol(GuardedProtocol):
             end = data.find(_END_OF_HEAD) + 4
             head = self._known.get(data[:end])
             if head is not None and head.length == len(data) - end and self._is_free():
-                self._unset_keepalive_if_required()
+                if self.timeout_keep_alive_task is not None:
+                    self._unset_keepalive_if_required()
                 self._answer(head, data[end:])
                 return
             self._piece = data
