@@ -41,14 +41,15 @@ def status_of(heard: bytes) -> int:
 class Spoken:
     """A request written byte by byte, good until changed."""
 
-    def __init__(self, home: Home, port: int) -> None:
+    def __init__(self, home: Home, port: int, way: str = "close") -> None:
         self.port = port
+        self.way = way
         self.line = b"POST /mrt_dispatch HTTP/1.1"
         self.headers: list[tuple[bytes, bytes]] = [
             (b"Host", b"127.0.0.1:%d" % port),
             (b"X-MCP-API-Key", home.keys["admin"].encode()),
             (b"Content-Type", b"application/json"),
-            (b"Connection", b"close"),
+            (b"Connection", b"close" if way == "close" else b"keep-alive"),
         ]
         self.body = GOOD_BODY
         self.length = True
@@ -74,12 +75,17 @@ class Spoken:
         )
 
     def send(self) -> bytes:
-        return raw(self.port, self.bytes())
+        """What is answered; sent twice on one connection, what is answered last."""
+        if self.way != "again":
+            return raw(self.port, self.bytes())
+        heard = raw(self.port, self.bytes(), self.bytes())
+        return b"HTTP/1.1 " + heard.rpartition(b"HTTP/1.1 ")[2] if heard else b""
 
 
-@pytest.fixture
-def spoken(home: Home, server: Server) -> Iterator[Spoken]:
-    yield Spoken(home, server.port)
+@pytest.fixture(params=["close", "keep", "again"])
+def spoken(request: pytest.FixtureRequest, home: Home, server: Server) -> Iterator[Spoken]:
+    """On a connection that closes (uvicorn's way), on one that is kept (the lane), and with a head that may be known."""
+    yield Spoken(home, server.port, request.param)
     assert not (home.workspace / "hostile").exists(), "nothing ran"
     assert speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status == 200, "the next good call works"
 
