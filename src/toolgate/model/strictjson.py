@@ -22,8 +22,9 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON reader in the field reads as the same number."""
 
 
-_DIGITS: Final = bytes(48 if chr(byte).isdigit() else 101 if byte in b"eE" else 32 for byte in range(256))
-"""Every digit becomes 0, an exponent's letter e, anything else a blank: numbers by their shape."""
+_SHAPES: Final = {**dict.fromkeys(b"0123456789", b"0"), **dict.fromkeys(b"eE", b"e"), **dict.fromkeys(b"[{", b"[")}
+_SHAPE: Final = b"".join(_SHAPES.get(byte, b"+" if byte == ord("+") else b" ") for byte in range(256))
+"""Digits become 0, an exponent's letter e, what opens a level [, a plus stays, anything else is a blank."""
 
 
 class JsonFault(ValueError):
@@ -71,10 +72,14 @@ def _may_be_odd(data: bytes) -> bool:
     A few scans in C instead of a walk in Python. Nesting cannot be deeper than there are opening brackets; NUL has one
     spelling; an integer beyond 2^53 has 16 digits; an overflow has 16 digits or an exponent of three.
     """
-    if rb"\u0000" in data or data.count(b"{") + data.count(b"[") > MAX_DEPTH:
+    if b"\\" in data and rb"\u0000" in data:
         return True
-    shape = data.translate(_DIGITS, b"+")
-    return b"0000000000000000" in shape or b"0e000" in shape
+    shape = data.translate(_SHAPE)
+    return (
+        shape.count(b"[") > MAX_DEPTH
+        or b"0000000000000000" in shape
+        or (b"0e" in shape and (b"0e0" in shape or b"0e+" in shape))
+    )
 
 
 def _place(text: str) -> str:
