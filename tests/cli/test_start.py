@@ -16,6 +16,7 @@ WAITING = {
     "httpcore2": "tools that fetch",
     "latex2mathml": "lra build",
     "markdown_it": "lra build",
+    "pydantic": "nothing: typer asks for it from 0.29 on",
     "rich": "help and tables for people",
     "sqlalchemy": "stores",
     "sqlite3": "stores and the search index",
