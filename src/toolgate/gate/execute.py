@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
@@ -159,6 +158,8 @@ def _in_thread(work: Callable[[], Any], name: str) -> tuple[asyncio.Future[Any],
 
     def interrupt() -> None:
         if thread.ident is not None and thread.is_alive():
+            import ctypes  # noqa: PLC0415 (2 ms, for the handler that overruns)
+
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Interrupted))
 
     return future, interrupt

@@ -195,8 +195,7 @@ class Road:
         """Step 4. Raises: Refusal."""
         arguments: dict[str, Any] = ticket.call.arguments
         if not ticket.grant.io.input.is_valid(arguments):
-            faults = ticket.grant.io.input.faults(arguments)
-            raise Refusal(Happening.BAD_ARGUMENTS, faults=faults)
+            raise Refusal(Happening.BAD_ARGUMENTS, faults=ticket.grant.io.input.explain(arguments))
         if ticket.grant.tool.argument_roles:
             permit_arguments(ticket.caller, ticket.grant.tool, arguments)
         return arguments

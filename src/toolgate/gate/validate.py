@@ -7,7 +7,7 @@ X; `x-reasons` on the root names a reason for a root keyword.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
@@ -31,7 +31,7 @@ SecretPaths = tuple[tuple[str, ...], ...]
 """Property names from the root of the arguments down to a secret; `*` stands for every item of an array."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fault:
     """Where (JSON pointer), what (keyword), and the stable reason. Never the value."""
 
@@ -64,42 +64,40 @@ class Validator:
             raise ValueError(faults[0].reason)
 
     def faults(self, instance: Any) -> list[Fault]:
-        """Sorted by path; the first one's reason is the reason of the whole. Empty when valid."""
-        if self.is_valid(instance):
-            return []
-        found = [fault for error in self._compiled.iter_errors(instance) for fault in self._explain(error)]
-        found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
+        """Empty when valid."""
+        return [] if self.is_valid(instance) else self.explain(instance)
+
+    def explain(self, instance: Any) -> list[Fault]:
+        """The faults of what is not valid, sorted by path; the first one's reason is the reason of the whole."""
+        found = [ranked for error in self._compiled.iter_errors(instance) for ranked in self._ranked(error)]
+        if len(found) > 1:
+            found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
         return [fault for _, fault in found[:MAX_FAULTS]]
 
-    def _explain(self, error: jsonschema_rs.ValidationError) -> Iterable[tuple[int, Fault]]:
+    def _ranked(self, error: jsonschema_rs.ValidationError) -> Sequence[tuple[int, Fault]]:
         """(rank, fault): an absent or empty value outranks whatever else is wrong at the same place."""
-        keyword = str(error.schema_path[-1]) if error.schema_path else "schema"
-        path = [str(part) for part in error.instance_path]
+        schema_path, instance_path = error.schema_path, error.instance_path
         kind: Any = error.kind
-        if kind.name == "required":
-            yield (
-                0,
-                Fault(_pointer([*path, kind.property]), "required", f"missing_{self._name_of(error, kind.property)}"),
-            )
-        elif kind.name == "additionalProperties":
-            for name in kind.unexpected[:MAX_FAULTS]:
-                yield 2, Fault(_pointer([*path, name]), "additionalProperties", "unknown_argument")
-        else:
-            subschema = self._subschema(error.schema_path[:-1])
-            name = subschema.get("x-name") or next(
-                (part for part in reversed(error.instance_path) if isinstance(part, str)), "arguments"
-            )
-            if kind.name == "minLength" and error.instance == "":
-                yield 0, Fault(_pointer(path), "minLength", f"missing_{name}")
-            elif kind.name == "maxLength":
-                yield 1, Fault(_pointer(path), "maxLength", f"{name}_too_long")
-            else:
-                reason = subschema.get("x-reasons", {}).get(keyword) or subschema.get("x-reason") or f"invalid_{name}"
-                yield 3, Fault(_pointer(path), "type" if keyword == _EXACT else keyword, reason)
-
-    def _name_of(self, error: jsonschema_rs.ValidationError, name: str) -> str:
-        parent = self._subschema(error.schema_path[:-1])
-        return str(parent.get("properties", {}).get(name, {}).get("x-name", name))
+        what: str = kind.name
+        if what == "additionalProperties":
+            unexpected = kind.unexpected[:MAX_FAULTS]
+            return [(2, Fault(_pointer([*instance_path, name]), what, "unknown_argument")) for name in unexpected]
+        subschema = self._subschema(schema_path[:-1])
+        if what == "required":
+            missing = kind.property
+            name = subschema.get("properties", {}).get(missing, {}).get("x-name", missing)
+            return ((0, Fault(_pointer([*instance_path, missing]), what, f"missing_{name}")),)
+        pointer = _pointer(instance_path)
+        name = subschema.get("x-name") or next(
+            (part for part in reversed(instance_path) if isinstance(part, str)), "arguments"
+        )
+        if what == "minLength" and error.instance == "":
+            return ((0, Fault(pointer, what, f"missing_{name}")),)
+        if what == "maxLength":
+            return ((1, Fault(pointer, what, f"{name}_too_long")),)
+        keyword = str(schema_path[-1]) if schema_path else "schema"
+        reason = subschema.get("x-reasons", {}).get(keyword) or subschema.get("x-reason") or f"invalid_{name}"
+        return ((3, Fault(pointer, "type" if keyword == _EXACT else keyword, reason)),)
 
     def _subschema(self, path: Iterable[str | int]) -> Mapping[str, Any]:
         node: Any = self.schema
@@ -244,5 +242,5 @@ def _refuse_remote(uri: str) -> Any:
     raise ValueError(f"remote $ref refused: {uri}")
 
 
-def _pointer(parts: Iterable[str]) -> str:
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+def _pointer(parts: Iterable[str | int]) -> str:
+    return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])
