@@ -5,9 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.homes import PATIENCE_S, TOOLGATE, environment, make_home
+from tests.homes import PATIENCE_S, environment, make_home
 
 ALL_PACKS = ("consensus", "governance", "library", "lra")
 WAITING = {
@@ -27,27 +28,51 @@ WAITING = {
 """Modules of some milliseconds and megabytes each, and what they are for."""
 
 
-def modules_loaded(home: Path, report: Path) -> set[str]:
-    """By a server that became ready and was then stopped: `-X importtime` writes a line for each, its name last."""
-    command = [sys.executable, "-X", "importtime", TOOLGATE, "serve", "--port", "0", "--json", "--home", str(home)]
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+def modules_loaded(
+    command: Sequence[str], report: Path, *, key: str = "", asked: bytes = b""
+) -> tuple[bytes, set[str]]:
+    """(the first line it told, modules) of a server that became ready and was then stopped.
+
+    `-X importtime` writes a line for each module, its name last.
+    """
     with (
         report.open("wb") as lines,
-        subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=lines) as server,
+        subprocess.Popen(
+            [sys.executable, "-X", "importtime", *command],
+            env=environment() | {"TOOLGATE_API_KEY": key},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=lines,
+        ) as server,
     ):
+        assert server.stdin is not None
         assert server.stdout is not None
         overdue = threading.Timer(PATIENCE_S, server.kill)
         overdue.start()
+        server.stdin.write(asked)
+        server.stdin.flush()
         told = server.stdout.readline()
         server.terminate()
         assert server.wait() == 0
         overdue.cancel()
-    assert b'"ready":true' in told
-    return {
-        line.rpartition("|")[2].strip() for line in report.read_text().splitlines() if line.startswith("import time:")
-    }
+    written = report.read_text().splitlines()
+    return told, {line.rpartition("|")[2].strip() for line in written if line.startswith("import time:")}
 
 
 def test_a_server_with_every_pack_is_ready_before_it_loads_what_only_some_calls_need(tmp_path: Path) -> None:
-    loaded = modules_loaded(make_home(tmp_path / "home", packs=ALL_PACKS).path, tmp_path / "report")
+    home = make_home(tmp_path / "home", packs=ALL_PACKS)
+    told, loaded = modules_loaded(home.command("serve", "--port", "0", "--json"), tmp_path / "report")
+    assert b'"ready":true' in told
     assert {"toolgate.app", "toolgate.packs.lra.tools_author", "uvicorn"} <= loaded
     assert loaded.isdisjoint(WAITING)
+
+
+def test_a_server_on_standard_input_loads_nothing_of_http(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=ALL_PACKS)
+    told, loaded = modules_loaded(home.command("stdio"), tmp_path / "report", key=home.keys["builder"], asked=PING)
+    assert b'"result":{}' in told
+    assert {"toolgate.app", "toolgate.servers.stdio"} <= loaded
+    assert loaded.isdisjoint({"uvicorn", "toolgate.servers.http", "toolgate.servers.lane", "ctypes", *WAITING})

@@ -37,7 +37,7 @@ def serve(flags: Flags, dev: Dev = False, json: Json = False) -> None:
     keys = _dev_keys(flags) if dev else None
     settings = flags.load(keys.home if keys else None)
     with _uncollected():
-        from toolgate.servers.lifecycle import serve_http
+        from toolgate.servers.listening import serve_http
 
         app = _built(settings)
 

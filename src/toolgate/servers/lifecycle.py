@@ -1,118 +1,25 @@
-"""Start, ready, drain, stop. Signals are handled here: uvicorn's own handling ends a drained server with 143."""
+"""Start, drain, stop: what every server shares, and the one on standard input and output, which needs nothing of HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
-
-import uvicorn
+from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import ExitCode, StartRefused
-from toolgate.servers.guarded import ProtocolLimits
-from toolgate.servers.http import HttpApp
-from toolgate.servers.lane import lane_with
 from toolgate.servers.stdio import Pipes, StdioServer
 
 if TYPE_CHECKING:
     from toolgate.app import App
     from toolgate.settings import Settings
 
-BACKLOG: Final = 2048
-"""Connections the kernel keeps until we take them: a burst of clients is not turned away."""
-LAST_WORDS_S: Final = 0.5
-"""Between giving up and ending: cancelled handlers unwind, their outcomes are written."""
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-
-
-def serve_http(app: App, settings: Settings, on_ready: Callable[[str], None]) -> int:
-    """Serve until SIGTERM or SIGINT. `on_ready` gets the URL when the first request can be answered.
-
-    Raises: StartRefused: the address cannot be bound.
-    """
-    return _run(_http(app, settings, on_ready))
-
 
 def serve_stdio(app: App, settings: Settings, credential: bytes | None) -> int:
     """Serve the peer on standard input and output until it closes its end, or SIGTERM."""
-    return _run(_stdio(app, settings, credential))
-
-
-async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -> int:
-    try:
-        listener = _bind(settings.server.host, settings.server.port)
-    except StartRefused:
-        await app.close()
-        raise
-    asgi = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=settings.limits.body_bytes, ready=app.ready)
-    port = listener.getsockname()[1]
-    asgi.heads.hosts, asgi.heads.origins = _served_names(settings, port)
-    server = _Server(
-        uvicorn.Config(
-            asgi,
-            http=lane_with(_protocol_limits(settings)),
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            limit_concurrency=settings.server.max_connections,
-            backlog=BACKLOG,
-            timeout_keep_alive=75,
-        ),
-        on_started=lambda: on_ready(f"http://{_host_text(settings.server.host)}:{port}"),
-        give_up=app.road.cancel_all,
-        drain_s=settings.server.drain_seconds,
-    )
-    logging.getLogger("uvicorn").setLevel(
-        logging.CRITICAL
-    )  # strangers' malformed requests are no news; ours is the border
-    try:
-        with _stop_on_signals(server.stop):
-            await app.start_services()
-            await server.serve(sockets=[listener])
-    finally:
-        await app.close()
-    return ExitCode.OK
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server with our own stopping: the first signal drains, the second (or the drain time) gives up waiting."""
-
-    def __init__(
-        self, config: uvicorn.Config, *, on_started: Callable[[], None], give_up: Callable[[], None], drain_s: float
-    ) -> None:
-        super().__init__(config)
-        self._on_started = on_started
-        self._give_up = give_up
-        self._drain_s = drain_s
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._on_started()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    def stop(self) -> None:
-        if self.should_exit:
-            self._end_now()
-        else:
-            self.should_exit = True
-            asyncio.get_running_loop().call_later(self._drain_s, self._end_now)
-
-    def _end_now(self) -> None:
-        """Cancelled calls still write their outcome and answer; whoever then still runs is left to the next start."""
-        self._give_up()
-        asyncio.get_running_loop().call_later(LAST_WORDS_S, setattr, self, "force_exit", True)  # noqa: FBT003 (setattr's own)
+    return run(_stdio(app, settings, credential))
 
 
 async def _stdio(app: App, settings: Settings, credential: bytes | None) -> int:
@@ -121,7 +28,7 @@ async def _stdio(app: App, settings: Settings, credential: bytes | None) -> int:
     server = StdioServer(app.road, app.rpc_face(), credential, pipes, body_bytes=settings.limits.body_bytes)
     serving = asyncio.ensure_future(server.serve())
     try:
-        with _stop_on_signals(serving.cancel):
+        with stop_on_signals(serving.cancel):
             await app.start_services()
             with contextlib.suppress(asyncio.CancelledError):
                 await serving
@@ -133,7 +40,8 @@ async def _stdio(app: App, settings: Settings, credential: bytes | None) -> int:
     return ExitCode.OK
 
 
-def _run(main: Any) -> int:
+def run(main: Any) -> int:
+    """The exit code of a server's coroutine. Raises: StartRefused: not on this platform."""
     if sys.platform == "win32":
         raise StartRefused("Toolgate serves on Linux and macOS.\nUse WSL on Windows.")
     import uvloop  # noqa: PLC0415 (not on every platform we can be imported on)
@@ -143,7 +51,8 @@ def _run(main: Any) -> int:
 
 
 @contextlib.contextmanager
-def _stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
+def stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """SIGTERM and SIGINT call `stop` on the loop, each time one comes."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -152,39 +61,3 @@ def _stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """Raises: StartRefused."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, _, _, address = found[0]
-        listener = socket.socket(family, kind)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as fault:
-        raise StartRefused(
-            f"Cannot listen on {host} port {port}: {fault.strerror or fault}.\nUse --port 0 for a free one."
-        ) from None
-    listener.setblocking(False)  # noqa: FBT003 (the standard library's own signature)
-    return listener
-
-
-def _served_names(settings: Settings, port: int) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Host and Origin values we answer to. Loopback names are always ours; any other name must be in the settings."""
-    hosts = {f"{_host_text(name)}:{port}" for name in _LOOPBACK} | {
-        name.lower() for name in settings.server.allowed_hosts
-    }
-    origins = {f"http://{_host_text(name)}:{port}" for name in _LOOPBACK} | {
-        name.lower() for name in settings.server.allowed_origins
-    }
-    return frozenset(name.encode() for name in hosts), frozenset(name.encode() for name in origins)
-
-
-def _host_text(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _protocol_limits(settings: Settings) -> ProtocolLimits:
-    server = settings.server
-    return ProtocolLimits(server.header_read_seconds, server.body_read_seconds, server.max_headers, server.header_bytes)
