@@ -101,7 +101,9 @@ MUTATIONS = (
         "3 admit: no total", f"{GATE}/admit.py", "if self._all >= self._total:", "if False:", "tests/gate/test_admit.py"
     ),
     Mutation("3 admit: no rate", f"{GATE}/admit.py", "if wait > 1e-9:", "if False:", "tests/gate/test_admit.py"),
-    Mutation("3 admit: a slot never comes back", f"{GATE}/road.py", "self.slots.give_back(self.caller)", "pass", REFUSAL),
+    Mutation(
+        "3 admit: a slot never comes back", f"{GATE}/road.py", "self.slots.give_back(self.caller)", "pass", REFUSAL
+    ),
     Mutation(
         "3 admit: a slot comes back too early",
         f"{GATE}/execute.py",
@@ -255,7 +257,7 @@ MUTATIONS = (
     Mutation(
         "wire: any media type",
         "src/toolgate/servers/http.py",
-        'if not head.sends_json:',
+        "if not head.sends_json:",
         "if False:",
         f"{HOSTILE}::test_a_wrong_content_type_is_refused",
     ),

@@ -248,41 +248,42 @@ class Road:
 
     def _outcome(self, ticket: Ticket, outcome: Outcome, envelope: Envelope, *, acted: bool) -> Entry:
         good = outcome.happening is Happening.OK
-        return Entry(
-            event="outcome",
-            wire=ticket.call.wire,
-            ids=ticket.ids,
-            timestamp=envelope.timestamp,
-            tool_id=ticket.grant.tool_id,
-            status="ok" if good else "error",
-            caller=ticket.caller,
-            tier=envelope.tier,
-            environment=envelope.environment,
-            decision=envelope.decision,
-            clamps=envelope.clamps,
-            # A code beside a success (a circuit breaker that opened) is an event, too.
-            error=None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason),
-            arguments_digest=ticket.digest,
-            input_bytes=ticket.input_bytes,
-            output_bytes=len(outcome.data_json),
-            duration_ms=(self.clock.monotonic() - ticket.started) * 1000,
-            durable=acted,
+        # A code beside a success (a circuit breaker that opened) is an event, too.
+        error = None if good and not envelope.code else _error_of(outcome.happening, envelope.code, outcome.reason)
+        return Entry(  # by position: a third of what names cost, and every call makes one
+            "outcome",
+            ticket.call.wire,
+            ticket.ids,
+            envelope.timestamp,
+            ticket.grant.tool_id,
+            "ok" if good else "error",
+            ticket.caller,
+            envelope.tier,
+            envelope.environment,
+            envelope.decision,
+            envelope.clamps,
+            error,
+            ticket.digest,
+            ticket.input_bytes,
+            len(outcome.data_json),
+            (self.clock.monotonic() - ticket.started) * 1000,
+            acted,
         )
 
 
 def _answered(ticket: Ticket, outcome: Outcome, envelope: Envelope, place: Place) -> Answer:
     return Answer(
-        happening=outcome.happening,
-        tool=ticket.grant.tool.name,
-        request_id=ticket.ids.request,
-        timestamp=envelope.timestamp,
-        details=None if outcome.happening is Happening.OK else _details_of(outcome),
-        text=outcome.text,
-        envelope=envelope,
-        data_json=outcome.data_json,
-        stdout=outcome.stdout,
-        exit_code=outcome.result.exit_code,
-        audit=place.as_json(),
+        outcome.happening,
+        ticket.grant.tool.name,
+        ticket.ids.request,
+        envelope.timestamp,
+        None if outcome.happening is Happening.OK else _details_of(outcome),
+        outcome.text,
+        envelope,
+        outcome.data_json,
+        outcome.stdout,
+        outcome.result.exit_code,
+        place.as_json(),
     )
 
 
