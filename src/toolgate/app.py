@@ -183,6 +183,7 @@ class Powers:
         self._workspace = Workspace(settings.paths.workspace)
         self._reading = ReadOnlyWorkspace(self._workspace)
         self._compute = Lazy(lambda: ComputePool(COMPUTE_WORKERS))
+        self._made_compute = self._compute.made
         self._stores = Lazy(self._open_stores)
         self._reading_stores = _ReadingStores(self._stores.made)
         self._keys = Lazy(self._open_keys)
@@ -208,7 +209,7 @@ class Powers:
             self._clock,
             deadline,
             self._tables[grant.pack],
-            CallCompute(self._compute.made, deadline),
+            CallCompute(self._made_compute, deadline),
             ticket.call.progress,
             self._reading,
             self._reading_stores if effect == "read" else cast("Stores", self._stores),
