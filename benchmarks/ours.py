@@ -91,7 +91,11 @@ class AuditFault(Exception):
     """The audit log does not say what happened: then no speed counts."""
 
 
-def make(home: Path, *, settings: str = "", tools: int = 0, keys: int = CALLERS) -> Deployment:
+LIMITED = "[limits]\nrate_per_minute = 1000000"
+"""By default there is no rate limit. What is measured has one, too high to be reached: its arithmetic is part of a call."""
+
+
+def make(home: Path, *, settings: str = LIMITED, tools: int = 0, keys: int = CALLERS) -> Deployment:
     """A new deployment with this many keys of the role builder, of which at most CALLERS are used, and more tools."""
     # An installed package has bytecode. Ours runs from the sources, and where PYTHONDONTWRITEBYTECODE is set each start
     # would compile them anew: that time is not the server's.
