@@ -24,6 +24,7 @@ from toolgate.gate.road import Road, Ticket
 from toolgate.gate.validate import SchemaRegistry
 from toolgate.ledger import LOG_PATH, Anchors, LocalLedger, Rules, arguments_digest, open_ledger
 from toolgate.ledger.files import KEY_FILE
+from toolgate.model.call import no_progress
 from toolgate.model.clock import DeterministicIds, RandomIds, SystemClock
 from toolgate.model.tool import Context, ServiceContext
 from toolgate.packs.loader import load_packs
@@ -36,7 +37,7 @@ from toolgate.powers.jobs import JobKeeper, OwnJobs
 from toolgate.powers.secrets import SecretSources
 
 if TYPE_CHECKING:
-    from toolgate.model.call import Environment
+    from toolgate.model.call import Caller, Environment
     from toolgate.model.clock import Clock
     from toolgate.model.powers import Egress, SigningKeys, Store, Stores
     from toolgate.model.tool import Pack
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 COMPUTE_WORKERS: Final = max(2, os.cpu_count() or 2)
 """Worker processes at most: one a core, and never so few that one slow document stops all others."""
+SHARED_CONTEXTS: Final = 1024
+"""Contexts of inline tools that are kept: tools times callers that come again and again."""
 _LOCAL: Final[tuple[Environment, tuple[str, ...]]] = ("local", ())
 
 T = TypeVar("T")
@@ -183,7 +186,7 @@ class Powers:
         self._workspace = Workspace(settings.paths.workspace)
         self._reading = ReadOnlyWorkspace(self._workspace)
         self._compute = Lazy(lambda: ComputePool(COMPUTE_WORKERS))
-        self._made_compute = self._compute.made
+        self._inline: dict[tuple[str, str], Context] = {}
         self._stores = Lazy(self._open_stores)
         self._reading_stores = _ReadingStores(self._stores.made)
         self._keys = Lazy(self._open_keys)
@@ -202,22 +205,39 @@ class Powers:
         return environment_of(self._stores.made())
 
     def context_for(self, grant: Grant, ticket: Ticket) -> Context:
+        """What this call's handler may touch.
+
+        An inline handler has no deadline and ends before the next one begins, so a caller's calls of it share one context.
+        """
+        caller, progress = ticket.caller, ticket.call.progress
+        if not grant.tool.inline or progress is not no_progress:
+            return self._new_context(grant, caller, self._clock.monotonic() + grant.tool.deadline_s, progress)
+        shared = self._inline.get((grant.tool_id, caller.key_id))
+        if shared is None or shared.caller is not caller:
+            if len(self._inline) >= SHARED_CONTEXTS:
+                self._inline.clear()
+            shared = self._new_context(grant, caller, float("inf"), progress)
+            self._inline[grant.tool_id, caller.key_id] = shared
+        return shared
+
+    def _new_context(
+        self, grant: Grant, caller: Caller, deadline: float, progress: Callable[[int, int | None, str], None]
+    ) -> Context:
         effect = grant.tool.effect
-        deadline = self._clock.monotonic() + grant.tool.deadline_s
-        return Context(  # by position: a third of what names cost, and every call makes one
-            ticket.caller,
-            self._clock,
-            deadline,
-            self._tables[grant.pack],
-            CallCompute(self._made_compute, deadline),
-            ticket.call.progress,
-            self._reading,
-            self._reading_stores if effect == "read" else cast("Stores", self._stores),
-            None if effect == "read" else self._workspace,
-            cast("SigningKeys", self._keys) if effect == "crypto" else None,
-            cast("Egress", self._nets[grant.pack]) if effect == "network" else None,
-            OwnJobs(self._jobs.made, ticket.caller.key_id) if effect == "write" else None,
-            self._contract,
+        return Context(
+            caller=caller,
+            clock=self._clock,
+            deadline=deadline,
+            settings=self._tables[grant.pack],
+            compute=CallCompute(self._compute.made, deadline),
+            progress=progress,
+            files=self._reading,
+            stores=self._reading_stores if effect == "read" else cast("Stores", self._stores),
+            writer=None if effect == "read" else self._workspace,
+            keys=cast("SigningKeys", self._keys) if effect == "crypto" else None,
+            net=cast("Egress", self._nets[grant.pack]) if effect == "network" else None,
+            jobs=OwnJobs(self._jobs.made, caller.key_id) if effect == "write" else None,
+            contract=self._contract,
         )
 
     def service_context(self, pack: str) -> ServiceContext:
