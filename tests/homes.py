@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +86,17 @@ class Server:
     @property
     def port(self) -> int:
         return int(self.ready["url"].rpartition(":")[2])
+
+
+def until_closed(port: int) -> None:
+    """Wait until nobody listens there any more."""
+    due = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return
+        assert time.monotonic() < due, "still listening"
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from tests.faces import speak
-from tests.homes import PATIENCE_S, Home, Server
+from tests.homes import PATIENCE_S, Home, Server, until_closed
 from toolgate.faces.reply import Reply
 from toolgate.servers import lane as module
 from toolgate.servers.guarded import ProtocolLimits
@@ -140,31 +140,19 @@ def test_a_revoked_key_is_dead_on_a_connection_that_was_let_in(home: Home, serve
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_request_half_arrived_when_the_server_stops_is_answered(home: Home, number: signal.Signals) -> None:
-    with home.serving() as server:
-        talk = Talk(server.port)
+    with home.serving() as server, closing(Talk(server.port)) as talk:
         whole = request(home, server.port, 5)
         talk.send(whole)
         assert ids(talk, 1) == [5]
         talk.send(whole[:-10])
         assert speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status == 200, "the piece has arrived"
         server.process.send_signal(number)
-        due = time.monotonic() + PATIENCE_S
-        while _listens(server.port):
-            assert time.monotonic() < due
+        until_closed(server.port)
         talk.send(whole[-10:])
         status, headers, body = talk.answer()
         assert (status, headers[b"connection"], body["id"]) == (200, b"close", 5)
         assert talk.is_over()
         assert server.process.wait(PATIENCE_S) == 0
-        talk.close()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 # Without a server: the protocol itself, fed by hand -----------------------------------------------------------------

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.faces import speak
-from tests.homes import PATIENCE_S, Home, Server, environment, make_home
+from tests.homes import PATIENCE_S, Home, Server, environment, make_home, until_closed
 
 
 def test_the_first_line_says_where_everything_is(home: Home) -> None:
@@ -41,7 +41,7 @@ def test_a_signal_drains_calls_under_way_and_ends_with_0(home: Home, number: sig
         waiting.start()
         _until_inside(home)
         server.process.send_signal(number)
-        _until_closed(server.port)
+        until_closed(server.port)
         (home.workspace / "release").touch()
         waiting.join(PATIENCE_S)
         assert heard[0].status == 200, "the call under way was answered"
@@ -58,7 +58,7 @@ def test_a_second_signal_does_not_wait(home: Home) -> None:
         )
         _until_inside(home)
         server.process.terminate()
-        _until_closed(server.port)
+        until_closed(server.port)
         server.process.terminate()
         assert server.process.wait(PATIENCE_S) == 0
         connection.close()
@@ -75,16 +75,6 @@ def _until_inside(home: Home) -> None:
     while not (home.workspace / "inside").exists():
         assert time.monotonic() < due, "the call never got inside"
         time.sleep(0.005)
-
-
-def _until_closed(port: int) -> None:
-    due = time.monotonic() + 5
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            return
-        assert time.monotonic() < due, "still listening"
 
 
 def test_a_taken_port_is_a_clear_refusal_to_start(home: Home) -> None:
