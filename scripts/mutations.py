@@ -290,6 +290,27 @@ MUTATIONS = (
         f"{HOSTILE}::test_a_client_that_never_ends_its_headers_is_closed",
     ),
     Mutation(
+        "lane: a known head takes any body",
+        "src/toolgate/servers/lane.py",
+        "head is not None and head.length == len(data) - end and self._is_free()",
+        "head is not None and self._is_free()",
+        "tests/servers/test_lane.py",
+    ),
+    Mutation(
+        "lane: an answer under way is overtaken",
+        "src/toolgate/servers/lane.py",
+        "(cycle is None or cycle.response_complete)",
+        "True",
+        "tests/servers/test_lane.py::test_a_quick_answer_does_not_overtake_one_that_waits",
+    ),
+    Mutation(
+        "lane: a client that does not read is answered",
+        "src/toolgate/servers/lane.py",
+        "and not self.flow.write_paused",
+        "",
+        "tests/servers/test_lane.py::test_a_client_that_does_not_read_is_not_answered_on_and_on",
+    ),
+    Mutation(
         "json: duplicate keys",
         "src/toolgate/model/strictjson.py",
         "catch_duplicate_keys=True",
