@@ -57,3 +57,13 @@ def test_a_record_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ADR-0001-a.md").mkdir()
     with pytest.raises(StartRefused, match="cannot be read"):
         load_directory(tmp_path)
+
+
+def test_records_that_nobody_asks_for_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "ADR-0001-wanted.md").write_text("# ADR-0001: Wanted\n\n**Status:** Accepted\n")
+    (tmp_path / "ADR-0002-damaged.md").write_bytes(b"\xff")
+    assert list(load_directory(tmp_path, {"ADR-0001"})) == ["ADR-0001"]
+    with pytest.raises(StartRefused):
+        load_directory(tmp_path, {"ADR-0001", "ADR-0002"})
+    with pytest.raises(StartRefused):
+        load_directory(tmp_path)

@@ -28,7 +28,7 @@ from watchfiles import Change, awatch
 from toolgate.errors import ToolError
 from toolgate.model.powers import ReadFiles, Site
 from toolgate.servers.devsite_pages import TYPES, Body, Compute, Listener, Pages, decoded_path, digest, event
-from toolgate.servers.guarded import ProtocolLimits, guarded_with
+from toolgate.servers.guarded import ProtocolLimits, guarded_with, quiet_config
 
 MAX_CONNECTIONS: Final = 512
 SETTLE_MS: Final = 20
@@ -99,16 +99,9 @@ class DevSite:
         self._pages = Pages(site, files, compute)
         self._stopping = asyncio.Event()
         self._server = _Server(
-            uvicorn.Config(
+            quiet_config(
                 _App(self._pages, self.port),
-                http=guarded_with(LIMITS),
-                ws="none",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                date_header=False,
-                proxy_headers=False,
+                guarded_with(LIMITS),
                 limit_concurrency=MAX_CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )

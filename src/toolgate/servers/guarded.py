@@ -11,6 +11,7 @@ from asyncio import TimerHandle
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from toolgate.model import strictjson
@@ -135,6 +136,22 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._fault = (408, "request_timeout")
             self.send_400_response("")
+
+
+def quiet_config(app: Any, protocol: type[GuardedProtocol], **more: Any) -> uvicorn.Config:
+    """Uvicorn without a word of its own: no log, no headers of its making, no WebSocket, no trust in proxies' headers."""
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        **more,
+    )
 
 
 def guarded_with(limits: ProtocolLimits) -> type[GuardedProtocol]:

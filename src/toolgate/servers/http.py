@@ -188,7 +188,10 @@ class HttpApp:
         return mcp.read(body, head.routing)
 
     async def _arrived(self, head: Head, body: Body) -> bytes:
-        """The body, once method and size are right. Raises: Refusal, Gone."""
+        """The body, once method and size are right. Raises: Refusal, Gone.
+
+        A route does not ask for a body that is here and fits: waiting for nothing would cost more than looking.
+        """
         if not head.post:
             raise Refusal(Happening.WRONG_METHOD, "Use POST.", reason="method_not_allowed")
         if not head.fits:

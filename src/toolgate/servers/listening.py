@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from toolgate.errors import ExitCode, StartRefused
-from toolgate.servers.guarded import ProtocolLimits
+from toolgate.servers.guarded import ProtocolLimits, quiet_config
 from toolgate.servers.http import HttpApp
 from toolgate.servers.lane import lane_with
 from toolgate.servers.lifecycle import run, stop_on_signals
@@ -46,16 +46,9 @@ async def _http(app: App, settings: Settings, on_ready: Callable[[str], None]) -
     port = listener.getsockname()[1]
     asgi.heads.hosts, asgi.heads.origins = _served_names(settings, port)
     server = _Server(
-        uvicorn.Config(
+        quiet_config(
             asgi,
-            http=lane_with(_protocol_limits(settings)),
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
+            lane_with(_protocol_limits(settings)),
             limit_concurrency=settings.server.max_connections,
             backlog=BACKLOG,
             timeout_keep_alive=75,
