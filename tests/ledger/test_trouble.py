@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,15 +97,20 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
 ) -> None:
     """The kernel may drop pages after one failed sync and report success for the next: it is never tried again."""
     attempts = []
+    waited_for = threading.Event()
 
     def failing(descriptor: int) -> None:
+        waited_for.wait(world.PATIENCE_S)
         attempts.append(descriptor)
         raise OSError(errno.EIO, "Input/output error")
 
     async def scenario(ledger: local.LocalLedger) -> None:
         place = ledger.append(INTENT)
+        waiting = asyncio.ensure_future(ledger.durable(place))
+        await asyncio.sleep(0)
+        waited_for.set()
         with pytest.raises(LedgerUnavailable, match="synced"):
-            await asyncio.wait_for(ledger.durable(place), world.PATIENCE_S)
+            await asyncio.wait_for(waiting, world.PATIENCE_S)
         with pytest.raises(LedgerUnavailable, match="restart"):
             ledger.append(OUTCOME)
         with pytest.raises(LedgerUnavailable):
@@ -147,8 +153,6 @@ def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: 
 
 
 def test_reads_are_synced_soon_without_anyone_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     synced = threading.Event()
     monkeypatch.setattr(segment, "sync_data", lambda descriptor: synced.set())
     with opened(tmp_path / "log") as ledger:

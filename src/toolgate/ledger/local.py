@@ -175,6 +175,8 @@ class LocalLedger:
         self._segment.sync()
         files.sync_directory(self._directory)
         self._synced = self._size - 1
+        self._dirty = False
+        self._wake.clear()
         files.point_latest(self._directory, self._segment.path.name)
         self._keeper = threading.Thread(target=self._keep, name="toolgate-ledger", daemon=True)
         self._keeper.start()
