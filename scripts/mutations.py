@@ -32,6 +32,8 @@ class Mutation:
 GATE = "src/toolgate/gate"
 ROAD_TESTS = "tests/gate/test_road.py"
 HOSTILE = "tests/servers/test_hostile_http.py"
+OUTBOX = "tests/servers/test_outbox.py"
+GATHER = "tests/ledger/test_gather.py"
 REFUSAL = f"{ROAD_TESTS}::test_a_refusal_comes_before_the_handler"
 MUTATIONS = (
     Mutation(
@@ -309,6 +311,76 @@ MUTATIONS = (
         "and not self.flow.write_paused",
         "",
         "tests/servers/test_lane.py::test_a_client_that_does_not_read_is_not_answered_on_and_on",
+    ),
+    Mutation(
+        "outbox: answers leave before their records",
+        "src/toolgate/servers/outbox.py",
+        "            self.ledger.flush()",
+        "            pass",
+        OUTBOX,
+    ),
+    Mutation(
+        "outbox: an answer without a record is sent",
+        "src/toolgate/servers/outbox.py",
+        "connection.send_held(self._unrecorded(reply, head, body))",
+        "connection.send_held(reply)",
+        f"{OUTBOX}::test_when_the_log_fails_every_held_answer_says_so_and_none_is_lost",
+    ),
+    Mutation(
+        "outbox: a held answer is overtaken",
+        "src/toolgate/servers/lane.py",
+        "            self.app.outbox.send()",
+        "            pass",
+        f"{OUTBOX}::test_a_client_that_does_not_wait_for_its_answers_gets_them_in_order",
+    ),
+    Mutation(
+        "outbox: stopping loses a held answer",
+        "src/toolgate/servers/lane.py",
+        "if self._in_lane or self._held:",
+        "if self._in_lane:",
+        f"{OUTBOX}::test_an_answer_held_while_the_server_stops_is_sent",
+    ),
+    Mutation(
+        "outbox: idle while an answer is held",
+        "src/toolgate/servers/lane.py",
+        "busy = self._arriving or self._held or (",
+        "busy = self._arriving or (",
+        f"{OUTBOX}::test_a_connection_is_not_idle_while_its_answer_is_held",
+    ),
+    Mutation(
+        "stdio: answers leave before their records",
+        "src/toolgate/servers/stdio.py",
+        "                self._road.ledger.flush()",
+        "                pass",
+        "tests/servers/test_stdio.py::test_a_burst_is_answered_after_all_its_records",
+    ),
+    Mutation(
+        "ledger: an effect waits with the reads",
+        "src/toolgate/ledger/local.py",
+        " and entry.caller is not None and not entry.durable",
+        "",
+        GATHER,
+    ),
+    Mutation(
+        "ledger: what waits is said to be on disk",
+        "src/toolgate/ledger/local.py",
+        "self._size - len(self._gathered) - 1",
+        "self._size - 1",
+        GATHER,
+    ),
+    Mutation(
+        "ledger: a checkpoint signs what is not written",
+        "src/toolgate/ledger/local.py",
+        "        self._write_gathered()\n        self._tree",
+        "        self._tree",
+        GATHER,
+    ),
+    Mutation(
+        "ledger: what is lost stays in the chain",
+        "src/toolgate/ledger/local.py",
+        "                self._forget()",
+        "                self._gathered = []",
+        GATHER,
     ),
     Mutation(
         "json: duplicate keys",

@@ -6,23 +6,21 @@ import asyncio
 import json
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from uvicorn.server import ServerState
 
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, until_closed
+from tests.servers.byhand import Later, connected
 from toolgate.faces.reply import Reply
 from toolgate.servers import lane as module
-from toolgate.servers.guarded import ProtocolLimits
 from toolgate.servers.heads import HeadReader
-from toolgate.servers.lane import lane_with
+from toolgate.servers.outbox import Outbox
 
 
 def request(
@@ -158,11 +156,27 @@ def test_a_request_half_arrived_when_the_server_stops_is_answered(home: Home, nu
 # Without a server: the protocol itself, fed by hand -----------------------------------------------------------------
 
 
+class Unwritten:
+    """A ledger for an application that has nothing to record."""
+
+    gathering = False
+
+    def append(self, entry: Any) -> Any:
+        raise NotImplementedError
+
+    async def durable(self, place: Any) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Nothing was gathered."""
+
+
 class Echo:
     """An application that answers with what it was given."""
 
     def __init__(self) -> None:
         self.heads = HeadReader(1 << 20)
+        self.outbox = Outbox(Unwritten(), lambda reply, head, body: reply)
         self.asked: list[tuple[bytes, bytes]] = []
 
     async def respond(self, head: Any, body: Any, client: Any) -> Reply:
@@ -171,57 +185,6 @@ class Echo:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Uvicorn looks for this."""
-
-
-class Wire:
-    def __init__(self) -> None:
-        self.sent = b""
-        self.closed = False
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-
-class Later:
-    """Stands for the loop's clock: timers fire when told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Later:
-        self.timers.append((self.now + seconds, call))
-        return self
-
-    def cancel(self) -> None:
-        """No timer of these tests is cancelled in earnest."""
-
-    def go_to(self, now: float) -> None:
-        self.now = now
-        due = [call for moment, call in self.timers if moment <= now]
-        self.timers = [one for one in self.timers if one[0] > now]
-        for call in due:
-            call()
-
-
-def connected(app: Echo, loop: Any) -> tuple[Any, Wire]:
-    config = uvicorn.Config(app, lifespan="off", log_config=None, proxy_headers=False)  # type: ignore[arg-type]
-    protocol = lane_with(ProtocolLimits(1000, 1000, 64, 16384))(config, ServerState(), {}, loop)
-    wire = Wire()
-    protocol.connection_made(wire)
-    return protocol, wire
 
 
 def plain(body: bytes, path: bytes = b"/rpc") -> bytes:

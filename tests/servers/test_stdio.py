@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import signal
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,16 +135,8 @@ def test_a_fault_of_our_own_ends_one_call_and_not_the_stream(home: Home) -> None
             raise KeyError("never in an answer")
 
     app = home.app()
-    written: list[bytes] = []
-
-    class Ends:
-        async def read(self) -> bytes:
-            return b""
-
-        async def write(self, data: bytes) -> None:
-            written.append(data)
-
-    server = StdioServer(app.road, RpcFace(Broken(), str), home.keys["admin"].encode(), Ends(), body_bytes=1000)  # type: ignore[arg-type] # two stand-ins
+    ends = Ends()
+    server = StdioServer(app.road, RpcFace(Broken(), str), home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # two stand-ins
 
     async def scene() -> None:
         await server._take(json.dumps(rpc_line("unruly_echo", 1)).encode())
@@ -150,9 +145,77 @@ def test_a_fault_of_our_own_ends_one_call_and_not_the_stream(home: Home) -> None
         await app.close()
 
     asyncio.run(scene())
-    first, second = (json.loads(line) for line in b"".join(written).splitlines())
+    first, second = (json.loads(line) for line in ends.written.splitlines())
     assert (first["error"]["code"], second["id"]) == (-32603, 2)
-    assert b"never" not in b"".join(written)
+    assert b"never" not in ends.written
+
+
+class Ends:
+    """Pipes of one piece: what comes in, what went out, and what was true when it did."""
+
+    def __init__(self, *pieces: bytes, on_write: Callable[[], None] = lambda: None) -> None:
+        self._pieces = [*pieces, b""]
+        self._on_write = on_write
+        self.written = b""
+
+    async def read(self) -> bytes:
+        return self._pieces.pop(0)
+
+    async def write(self, data: bytes) -> None:
+        self._on_write()
+        self.written += data
+
+
+def served(home: Home, ends: Ends) -> list[Any]:
+    app = home.app()
+    server = StdioServer(app.road, app.rpc_face(), home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # a stand-in
+
+    async def scene() -> None:
+        await server.serve()
+        await server.drain()
+        await app.close()
+
+    asyncio.run(scene())
+    return [json.loads(line) for line in ends.written.splitlines()]
+
+
+BURST = b"\n".join(
+    [
+        json.dumps(rpc_line("unruly_echo", "rpc")).encode(),
+        json.dumps(speak.mcp_message("unruly_echo", {}, modern=True) | {"id": "mcp"}).encode(),
+        json.dumps(rpc_line("unruly_nothing", "refused")).encode() + b"\n",
+    ]
+)
+
+
+def test_a_burst_is_answered_after_all_its_records(home: Home) -> None:
+    before = len(home.calls())
+    seen: list[int] = []
+    answers = served(home, Ends(BURST, on_write=lambda: seen.append(len(home.calls()) - before)))
+    assert [answer["id"] for answer in answers] == ["rpc", "mcp", "refused"]
+    assert seen == [3]
+
+
+def test_when_the_log_fails_a_burst_is_told_so_line_by_line(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = len(home.calls())
+    real = StdioServer._flush
+
+    async def flush(server: StdioServer) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", no_space)
+            await real(server)
+
+    monkeypatch.setattr(StdioServer, "_flush", flush)
+    answers = served(home, Ends(BURST))
+    assert [(answer["id"], answer["error"]["message"]) for answer in answers] == [
+        ("rpc", "Internal error"),
+        ("mcp", "The audit log cannot be written."),
+        ("refused", "Internal error"),
+    ]
+    assert len(home.calls()) == before
 
 
 def test_a_file_can_be_replayed_into_it(home: Home, tmp_path: Any) -> None:

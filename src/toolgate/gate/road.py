@@ -139,6 +139,11 @@ class Road:
             )
         return _answered(ticket, outcome, envelope, place)
 
+    def unrecorded(self) -> Answer:
+        """What is left to say when a record that was gathered could not be written."""
+        ids, now = self.ids.for_call(None, None), rfc3339(self.clock.wall())
+        return Answer(Happening.UNAVAILABLE, None, ids.request, now, text=_NOT_WRITTEN)
+
     def cancel_all(self) -> None:
         """The server stops and has waited long enough: what waits is cancelled, and recorded as that."""
         for ticket in list(self.under_way):

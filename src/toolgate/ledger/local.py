@@ -1,7 +1,8 @@
 """The log of one run: `append` writes a line, `durable` waits for the disk, a keeper thread syncs and signs.
 
-What a caller was told is on disk as far as a killed process goes, because each record is one write(2) before the
-answer; what had an effect survives a power cut too, because the road waits for `durable`. Reads are synced in groups.
+What a caller was told is on disk as far as a killed process goes, because each record is handed to write(2) before the
+answer leaves: at once, or together with its neighbours by `flush` where a server holds their answers until then. What had
+an effect survives a power cut too, because the road waits for `durable`. Reads are synced in groups.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Rules:
 class LocalLedger:
     """Implements `toolgate.model.record.Ledger`. Made by `open_ledger`."""
 
+    gathering = False
+
     def __init__(
         self, directory: Path, name: RunName, *, signer: Signer, rules: Rules, clock: Clock, deterministic: bool
     ) -> None:
@@ -59,6 +62,10 @@ class LocalLedger:
         self._tree = Tree()
         self._leaves: list[bytes] = []
         """Written since the last checkpoint: the tree is only needed there, and takes many at once more cheaply."""
+        self._gathered: list[bytes] = []
+        """Lines that are chained, and wait for `flush` to be written."""
+        self._before: tuple[int, str | None, int, int] = (0, None, 0, 0)
+        """Where the chain stood before the first of them; see `_forget`."""
         self._size = 0
         self._prev: str | None = None
         self._step = 0
@@ -85,7 +92,7 @@ class LocalLedger:
     # What the road calls ---------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Place:
-        """One write(2). Raises: LedgerUnavailable: nothing may happen unrecorded."""
+        """One write(2), unless it is gathered. Raises: LedgerUnavailable: nothing may happen unrecorded."""
         with self._lock:
             suppressed = 0
             if entry.caller is None:
@@ -105,7 +112,8 @@ class LocalLedger:
                 deterministic=self._deterministic,
                 suppressed=suppressed,
             )
-            place = self._write(line)
+            gathers = self.gathering and entry.caller is not None and not entry.durable
+            place = self._gather(line) if gathers else self._write(line)
             self._step += 1
             self._uncovered += 1
             if entry.caller is None:
@@ -115,6 +123,15 @@ class LocalLedger:
             if self._uncovered >= self._rules.checkpoint_records:
                 self._try_checkpoint()
             return place
+
+    def flush(self) -> None:
+        """One write(2) for all that was gathered. Raises: LedgerUnavailable: then none of it is recorded."""
+        with self._lock:
+            try:
+                self._write_gathered()
+            except LedgerUnavailable:
+                self._forget()
+                raise
 
     async def durable(self, place: Place) -> None:
         """Wait until the record survives a power cut. Raises: LedgerUnavailable: the sync failed; see `_sync`."""
@@ -200,18 +217,46 @@ class LocalLedger:
         return record.with_chain(body, self.run, self._size, self._prev)
 
     def _write(self, line: bytes) -> Place:
+        """Behind what was gathered, in the same write. If that fails, what was gathered goes on waiting for `flush`."""
         if self._failed or self._closed:
             self._refuse_if_over()
-        seq = self._size
-        self._segment.write(line + b"\n")
-        leaf = leaf_hash(line)
-        self._leaves.append(leaf)
-        self._size = seq + 1
-        self._prev = text = leaf.hex()
+        self._hand_over([*self._gathered, line] if self._gathered else [line])
+        return self._chain(line)
+
+    def _gather(self, line: bytes) -> Place:
+        if self._failed or self._closed:
+            self._refuse_if_over()
+        if not self._gathered:
+            self._before = (self._size, self._prev, self._step, self._uncovered)
+        self._gathered.append(line)
+        return self._chain(line)
+
+    def _write_gathered(self) -> None:
+        """Raises: LedgerUnavailable: it is still gathered."""
+        if self._gathered:
+            self._refuse_if_over()
+            self._hand_over(self._gathered)
+
+    def _hand_over(self, lines: list[bytes]) -> None:
+        self._segment.write(b"\n".join([*lines, b""]))
+        self._gathered = []
         if not self._dirty:
             self._dirty = True
             self._wake.set()
+
+    def _chain(self, line: bytes) -> Place:
+        seq, leaf = self._size, leaf_hash(line)
+        self._leaves.append(leaf)
+        self._size = seq + 1
+        self._prev = text = leaf.hex()
         return Place(self.run, seq, text)
+
+    def _forget(self) -> None:
+        """As if nothing had been gathered. The tree knows nothing of it yet: a checkpoint writes before it signs."""
+        if self._gathered:
+            self._size, self._prev, self._step, self._uncovered = self._before
+            del self._leaves[-len(self._gathered) :]
+            self._gathered = []
 
     def _refuse_if_over(self) -> None:
         if self._failed:
@@ -227,6 +272,7 @@ class LocalLedger:
             self._open_intents.pop(request, None)
 
     def _checkpoint(self, more: Mapping[str, Any]) -> None:
+        self._write_gathered()
         self._tree.extend(self._leaves)
         self._leaves.clear()
         size, root = self._tree.size, self._tree.root()
@@ -309,7 +355,7 @@ class LocalLedger:
         """
         with self._lock:
             self._dirty = False
-            last, segment = self._size - 1, self._segment
+            last, segment = self._size - len(self._gathered) - 1, self._segment
             left, self._left = self._left, []
         for one in left:
             one.close()

@@ -56,8 +56,15 @@ class Place:
 
 
 class Ledger(Protocol):
+    gathering: bool
+    """While this is set, the record of a read waits for `flush`. Whoever sets it sends no answer before that."""
+
     def append(self, entry: Entry) -> Place:
-        """One write(2). Raises: LedgerUnavailable: nothing may happen unrecorded."""
+        """One write(2), unless it is gathered. Raises: LedgerUnavailable: nothing may happen unrecorded."""
+        ...
+
+    def flush(self) -> None:
+        """One write(2) for all that was gathered. Raises: LedgerUnavailable: then none of it is recorded."""
         ...
 
     async def durable(self, place: Place) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from toolgate.model.record import Ledger
 
 T = TypeVar("T")
 
@@ -32,10 +35,16 @@ class Rest(Generic[T]):
                 return result
 
 
-def first_step(work: Coroutine[Any, Any, T]) -> T | Rest[T]:
-    """The result of a coroutine that did not wait, or what is left of one that did."""
+def first_step(work: Coroutine[Any, Any, T], ledger: Ledger) -> T | Rest[T]:
+    """The result of a coroutine that did not wait, or what is left of one that did.
+
+    A record made in this step is gathered: the result must be held until `ledger.flush`.
+    """
+    ledger.gathering = True
     try:
         return Rest(work, work.send(None))
     except StopIteration as ended:
         result: T = ended.value
         return result
+    finally:
+        ledger.gathering = False

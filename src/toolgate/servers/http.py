@@ -21,6 +21,7 @@ from toolgate.model.envelope import Answer
 from toolgate.servers.border import report
 from toolgate.servers.guarded import GONE
 from toolgate.servers.heads import HeadReader
+from toolgate.servers.outbox import Outbox
 
 if TYPE_CHECKING:
     from toolgate.faces.mrt import MrtFace
@@ -83,6 +84,7 @@ class HttpApp:
         self._body_bytes = body_bytes
         self._ready = ready
         self.heads = HeadReader(body_bytes)
+        self.outbox = Outbox(road.ledger, self._unrecorded)
         self._routes: dict[bytes, Callable[[Head, Body, Client], Awaitable[Reply | None]]] = {
             mcp.ROUTE.encode(): self._mcp,
             mrt.ROUTE.encode(): self._mrt,
@@ -170,6 +172,21 @@ class HttpApp:
         if notes is not None:
             return await notes.carry(request, ticket, self._road)
         return mcp.render(request, await self._road.travel(ticket))  # 4-9
+
+    def _unrecorded(self, reply: Reply, head: Head, body: bytes) -> Reply:
+        """What to send in place of a reply that was ready when the log failed. What has no record is sent as it is."""
+        answer = self._road.unrecorded()
+        if head.path == mrt.ROUTE.encode():
+            return self._mrt_face.render(answer)
+        try:
+            request_id = rpc.request_id_of(strictjson.loads(body, max_bytes=self._body_bytes))
+        except strictjson.JsonFault:
+            request_id = None
+        if head.path == rpc.ROUTE.encode():
+            return self._rpc_face.render(answer, request_id)
+        if head.path == mcp.ROUTE.encode():
+            return mcp.refusal_reply(answer, request_id=request_id, modern=head.routing.modern)
+        return reply
 
     def _authenticate(self, head: Head) -> Caller:
         """Step 1. Raises: Refusal."""

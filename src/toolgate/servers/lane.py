@@ -2,7 +2,8 @@
 
 An answer that waits for nothing needs no task, no cycle of ASGI messages and no timer of its own; leaving them out is
 most of what a call costs on uvicorn. A client that keeps its connection sends nearly the same head each time, so a head
-that the parser has read is known by its bytes from then on, for this connection alone.
+that the parser has read is known by its bytes from then on, for this connection alone. Where there are other connections,
+an answer is held until the turn of the loop ends; see `toolgate.servers.outbox`.
 
 What is unusual in any way (a large or chunked body, `Expect`, an upgrade, a connection that will close, an answer still
 under way) takes uvicorn's own road, and so does an answer once it waits: pipelining, flow control and draining are
@@ -45,6 +46,8 @@ class LaneProtocol(GuardedProtocol):
         super().__init__(*args, **kwargs)
         self.gone: list[Callable[[], None]] = []
         self._in_lane = False
+        self._held = False
+        """The answer is made, and waits in the outbox for its record."""
         self._pieces: list[bytes] = []
         self._known: dict[bytes, Head] = {}
         self._piece = b""
@@ -73,7 +76,7 @@ class LaneProtocol(GuardedProtocol):
             self._idle.cancel()
 
     def shutdown(self) -> None:
-        if self._in_lane:
+        if self._in_lane or self._held:
             self._closing = True  # what has begun to arrive is still answered
         else:
             super().shutdown()
@@ -81,6 +84,8 @@ class LaneProtocol(GuardedProtocol):
     # Parser callbacks ------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        if self._held:
+            self.app.outbox.send()  # a client that does not wait for its answers gets them in their order
         self.url, self.headers = b"", []
         self._arriving, self._headers_done = True, False
 
@@ -144,6 +149,7 @@ class LaneProtocol(GuardedProtocol):
         cycle, limit = self.cycle, self.limit_concurrency
         return (
             (cycle is None or cycle.response_complete)
+            and not self._held
             and not self.flow.write_paused
             and not self.transport.is_closing()
             and (limit is None or (len(self.connections) < limit and len(self.tasks) < limit))
@@ -153,13 +159,19 @@ class LaneProtocol(GuardedProtocol):
 
     def _answer(self, head: Head, body: bytes) -> None:
         self.gone = []
-        found = first_step(self.app.respond(head, body, self))
+        outbox = self.app.outbox
+        found = first_step(self.app.respond(head, body, self), outbox.ledger)
         if isinstance(found, Rest):
             self._go_on(found)
         elif found is not None:
-            self._reply(found)
+            self._held = True
+            alone = len(self.connections) == 1
+            outbox.take(self, found, head, body, None if alone else self.loop)
 
-    def _reply(self, reply: Reply) -> None:
+    def send_held(self, reply: Reply) -> None:
+        self._held = False
+        if self.transport.is_closing():
+            return
         self.server_state.total_requests += 1
         start, body = _start_of(reply.status, reply.headers, self._closing), reply.body
         self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), body))
@@ -172,7 +184,7 @@ class LaneProtocol(GuardedProtocol):
     def _close_if_idle(self) -> None:
         """One timer a connection, not one a request: when it fires, it looks how long ago the last answer was."""
         self._idle = None
-        busy = self._arriving or (self.cycle is not None and not self.cycle.response_complete)
+        busy = self._arriving or self._held or (self.cycle is not None and not self.cycle.response_complete)
         left = self._answered_at + self.timeout_keep_alive - self.loop.time()
         if busy or left > 0:
             self._idle = self.loop.call_later(max(left, 1.0), self._close_if_idle)

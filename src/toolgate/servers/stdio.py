@@ -2,7 +2,7 @@
 
 Invariants of the claim on the file descriptors: while serving, standard input is ours alone (fd 0 becomes /dev/null) and
 standard output carries protocol only (fd 1 becomes standard error), so a stray `print` in a pack cannot corrupt the wire.
-Answers leave in the order in which calls end; all that are ready leave in one write.
+Answers leave in the order in which calls end; all that are ready leave in one write, after their records by another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.errors import Happening, Refusal
+from toolgate.errors import Happening, LedgerUnavailable, Refusal
 from toolgate.faces import mcp, rpc
 from toolgate.model import strictjson
 from toolgate.servers.border import report
@@ -103,7 +103,8 @@ class StdioServer:
         self._credential = credential
         self._pipes = pipes
         self._body_bytes = body_bytes
-        self._ready: list[bytes] = []
+        self._ready: list[tuple[bytes, bytes | None]] = []
+        """What is to be sent, each with the line that it answers if its record may still be gathered."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tickets: dict[str | int, Ticket] = {}
         self._room = asyncio.Event()
@@ -130,7 +131,7 @@ class StdioServer:
         while len(self._tasks) >= MAX_PENDING:
             self._room.clear()
             await self._room.wait()
-        rest = first_step(self._handle(line))
+        rest = first_step(self._handle(line), self._road.ledger)
         if rest is not None:
             task = asyncio.get_running_loop().create_task(_finish(rest))
             self._tasks.add(task)
@@ -146,15 +147,31 @@ class StdioServer:
         except Exception as fault:  # noqa: BLE001 (the border: a fault of our own ends one call, not the stream)
             report(fault)
             answer = mcp.error_reply(None, mcp.INTERNAL_ERROR, "Internal error", status=500).body
-        if answer is not None:
-            self._ready.append(answer)
-            if asyncio.current_task() in self._tasks:
-                await self._flush()
+        if answer is None:
+            return
+        if asyncio.current_task() in self._tasks:
+            self._ready.append((answer, None))
+            await self._flush()
+        else:
+            self._ready.append((answer, line))
 
     async def _flush(self) -> None:
+        """Send what is ready, after its records."""
         if self._ready:
-            batch, self._ready = b"".join(piece + b"\n" for piece in self._ready), []
-            await self._pipes.write(batch)
+            ready, self._ready = self._ready, []
+            try:
+                self._road.ledger.flush()
+            except LedgerUnavailable:
+                ready = [(answer if line is None else self._unrecorded(line), None) for answer, line in ready]
+            await self._pipes.write(b"".join(answer + b"\n" for answer, _ in ready))
+
+    def _unrecorded(self, line: bytes) -> bytes:
+        """What to send in place of an answer that was ready when the log failed."""
+        try:
+            body = self._decoded(line)
+        except Refusal:
+            body = None
+        return self._spelled(self._road.unrecorded(), body)
 
     async def _answer(self, line: bytes | None) -> bytes | None:
         """The bytes that answer one line, or None where the protocol wants silence."""
@@ -164,7 +181,7 @@ class StdioServer:
         try:
             body = self._decoded(line)  # first, so that a refusal can name the request it answers
             caller = self._road.authenticate(self._credential)  # 1
-            if isinstance(body, dict) and body.get("method") == rpc.METHOD:
+            if _is_rpc(body):
                 call = self._rpc_face.parse(body, "stdio")
                 answer = await self._travel(self._road.enter(caller, call), body.get("id"))  # 2-9
                 return self._rpc_face.render(answer, rpc.request_id_of(body)).body
@@ -184,11 +201,13 @@ class StdioServer:
             return self._refused(refusal, body, caller, call)
 
     def _refused(self, refusal: Refusal, body: Any, caller: Caller | None, call: Call | None) -> bytes:
-        is_rpc = isinstance(body, dict) and body.get("method") == rpc.METHOD
-        wire = rpc.WIRES["stdio"] if is_rpc else mcp.WIRES["stdio"]
-        answer = self._road.refuse(refusal, wire, caller, call)
+        wire = rpc.WIRES["stdio"] if _is_rpc(body) else mcp.WIRES["stdio"]
+        return self._spelled(self._road.refuse(refusal, wire, caller, call), body)
+
+    def _spelled(self, answer: Answer, body: Any) -> bytes:
+        """A refusal of what `body` asked for."""
         request_id = rpc.request_id_of(body)
-        if is_rpc:
+        if _is_rpc(body):
             return self._rpc_face.render(answer, request_id).body
         return mcp.refusal_reply(answer, request_id=request_id, modern=True).body
 
@@ -219,7 +238,7 @@ class StdioServer:
                 ticket.cancel()
 
     def _push(self, message: bytes) -> None:
-        self._ready.append(message)
+        self._ready.append((message, None))
         task = asyncio.get_running_loop().create_task(self._flush())
         self._tasks.add(task)
         task.add_done_callback(self._finished)
@@ -264,6 +283,10 @@ class Lines:
     def rest(self) -> list[bytes | None]:
         """The last line, if it came without its end."""
         return [self._kept] if self._kept.strip() and not self._too_long else []
+
+
+def _is_rpc(body: Any) -> bool:
+    return isinstance(body, dict) and body.get("method") == rpc.METHOD
 
 
 async def _finish(rest: Rest[None]) -> None:
