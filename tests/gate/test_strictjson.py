@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
+from uuid import UUID
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,7 +136,26 @@ def test_any_bytes_give_a_value_or_a_fault_and_nothing_else(data: bytes) -> None
 
 @pytest.mark.parametrize(
     "value",
-    [object(), {1: 2}, datetime.now(UTC), {"x": {1, 2}}, b"bytes", float("nan"), 2**60, ["\0"]],
+    [
+        object(),
+        {1: 2},
+        datetime.now(UTC),
+        {"x": {1, 2}},
+        b"bytes",
+        float("nan"),
+        [float("inf")],
+        2**60,
+        2**70,
+        ["\0"],
+        "\ud800",
+        {"x": (1, 2)},
+        UUID(int=1),
+        orjson.Fragment(b"1"),
+        Counter(x=1),
+        reduce(lambda below, _: [below], range(33), []),
+        reduce(lambda below, _: [below], range(500), []),
+    ],
+    ids=lambda value: type(value).__name__,
 )
 def test_what_never_could_be_strict_json_is_found_in_values_too(value: Any) -> None:
     with pytest.raises(JsonFault):

@@ -27,6 +27,10 @@ _SHAPE: Final = b"".join(_SHAPES.get(byte, b"+" if byte == ord("+") else b" ") f
 """Digits become 0, an exponent's letter e, what opens a level [, a plus stays, anything else is a blank."""
 
 
+_PLAIN: Final = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+"""Encode the types that JSON has, and nothing that would have to be turned into one of them."""
+
+
 class JsonFault(ValueError):
     """The bytes are not JSON that every reader would read alike. `reason` is stable; the text never quotes the input."""
 
@@ -59,11 +63,15 @@ def encode_checked(value: Any) -> bytes:
 
     Raises: JsonFault.
     """
-    _check(value)
     try:
-        return orjson.dumps(value)
-    except (TypeError, ValueError):
+        encoded = orjson.dumps(value, option=_PLAIN)
+    except TypeError:
+        _check(value)
         raise JsonFault("malformed_json", "a text is not Unicode") from None
+    # Reading it back shows in C what a walk over the value would: a tuple, NaN or UUID comes back as something else.
+    if orjson.loads(encoded) != value or _may_be_odd(encoded):
+        _check(value)
+    return encoded
 
 
 def _may_be_odd(data: bytes) -> bool:
@@ -87,7 +95,7 @@ def _place(text: str) -> str:
     return f" at line {place}" if found else ""
 
 
-def _check(value: Any) -> None:  # noqa: C901, PLR0912 (one branch a JSON type; the hot path of every answer)
+def _check(value: Any) -> None:  # noqa: C901, PLR0912 (one branch a JSON type)
     """Refuse what the decoder lets through: infinities from 1e400, integers beyond 2^53-1, NUL in text, deep nesting.
 
     Level by level, so that depth is counted once a level and a plain value costs no call.
