@@ -313,6 +313,13 @@ MUTATIONS = (
         "tests/servers/test_lane.py::test_a_client_that_does_not_read_is_not_answered_on_and_on",
     ),
     Mutation(
+        "4 validate in: what nobody can explain is let through",
+        f"{GATE}/explain.py",
+        " or [_SOMETHING]",
+        "",
+        "tests/gate/test_validate.py",
+    ),
+    Mutation(
         "outbox: answers leave before their records",
         "src/toolgate/servers/outbox.py",
         "            self.ledger.flush()",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolgate.errors import CanonicalError
+from toolgate.gate.explain import MAX_FAULTS, Explainer
 from toolgate.gate.validate import SchemaRegistry
 from toolgate.model.tool import Result, Tool
 
@@ -220,3 +223,90 @@ def test_an_unknown_canonical_error_is_a_key_error() -> None:
         CanonicalError.to_jsonrpc_error("TIMEOUT")
     with pytest.raises(KeyError):
         CanonicalError.to_http_status("TIMEOUT")
+
+
+NAMES = ("text", "count", "a/b", "~", "deep")
+TEXTS = st.fixed_dictionaries(
+    {"type": st.just("string")},
+    optional={
+        "minLength": st.integers(0, 3),
+        "maxLength": st.integers(1, 4),
+        "pattern": st.sampled_from(["^[a-z]*$", "x"]),
+        "enum": st.lists(st.sampled_from(["", "x", "abc"]), min_size=1, max_size=2, unique=True),
+        "x-name": st.just("shown"),
+        "x-reason": st.just("invalid_path"),
+        "x-reasons": st.just({"pattern": "odd_letters"}),
+        "description": st.just("A text."),
+    },
+)
+NUMBERS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["integer", "number"])},
+    optional={"minimum": st.integers(0, 2), "maximum": st.integers(1, 9), "multipleOf": st.just(2)},
+)
+OTHERS = st.sampled_from(
+    [
+        {"const": 5},
+        {"type": ["string", "null"], "maxLength": 2},
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+        {"type": "object", "properties": {"x": {"type": "string", "maxLength": 1}}, "additionalProperties": False},
+        {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3}]},
+    ]
+)
+
+
+@st.composite
+def closed_objects(draw: st.DrawFn) -> dict[str, Any]:
+    about = draw(st.dictionaries(st.sampled_from(NAMES), TEXTS | NUMBERS | OTHERS, max_size=4))
+    required = [name for name in about if draw(st.booleans())]
+    more = draw(st.sampled_from([{}, {"title": "Arguments"}, {"minProperties": 1}]))
+    return {"type": "object", "properties": about, "required": required, "additionalProperties": False, **more}
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 12),
+    st.sampled_from([1.0, 1.5, -0.0, 4e20]),
+    st.text("xyZ", max_size=6),
+    st.lists(st.sampled_from([1, 1.0, "x"]), max_size=3),
+    st.dictionaries(st.sampled_from(["x", "y"]), st.sampled_from(["", "x", "xx", 1]), max_size=2),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    closed_objects(),
+    st.dictionaries(st.sampled_from([*NAMES, "more", "/"]), VALUES, max_size=6) | st.lists(VALUES, max_size=1),
+)
+def test_a_plain_object_is_explained_as_the_library_would(schema: dict[str, Any], instance: Any) -> None:
+    validator = SchemaRegistry().compile(schema)
+    slow = validator._explainer.by_library(instance)
+    expected = [fault for _, fault in sorted(slow, key=lambda one: (one[1].pointer, one[0], one[1].keyword))]
+    assert validator.faults(instance) == expected[:MAX_FAULTS]
+    assert validator.is_valid(instance) == (not expected)
+
+
+def test_what_nobody_can_explain_is_not_valid_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    validator = SchemaRegistry().compile({"not": {}})
+    monkeypatch.setattr(Explainer, "by_library", lambda *_: [])
+    assert [fault.reason for fault in validator.faults({})] == ["invalid_arguments"]
+
+
+def test_many_unknown_arguments_are_told_up_to_a_limit() -> None:
+    validator = SchemaRegistry().compile({"type": "object", "properties": {}, "additionalProperties": False})
+    instance = {f"name-{number:03}": 1 for number in range(500)}
+    assert [fault.pointer for fault in validator.explain(instance)] == [f"/name-{number:03}" for number in range(20)]
+
+
+def test_the_usual_fault_is_not_asked_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It spells out each fault for people, which costs more than the whole call."""
+    monkeypatch.setattr(Explainer, "by_library", None)
+    about = {"text": {"type": "string", "maxLength": 3}, "deep": {"type": "array", "items": {}}}
+    validator = SchemaRegistry().compile(
+        {"type": "object", "properties": about, "required": ["text"], "additionalProperties": False}
+    )
+    assert [fault.reason for fault in validator.explain({"text": "long", "more": 1})] == [
+        "unknown_argument",
+        "text_too_long",
+    ]
+    assert [fault.reason for fault in validator.explain({})] == ["missing_text"]

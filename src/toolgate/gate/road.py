@@ -16,7 +16,7 @@ owns the caller's slot, and nothing can `travel` without one. A refusal of steps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from toolgate.model.tool import Result
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Rate, Slots
+    from toolgate.gate.explain import Fault
     from toolgate.gate.validate import SecretPaths
     from toolgate.model.call import Environment
     from toolgate.model.tool import Context, Tool
@@ -100,20 +101,19 @@ class Road:
         acts = tool.effect != "read"
         self.under_way.add(ticket)
         try:
-            arguments = self._validate_in(ticket)  # 4
-            if acts:
-                await self._intend(ticket)  # 5
-            context = self.context_for(ticket.grant, ticket)
-            if tool.inline:
-                outcome = settle(tool.run, context, arguments)  # 6
+            if faults := self._validate_in(ticket):  # 4
+                acts, outcome = False, _bad_arguments(faults)
             else:
-                ticket.execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
-                outcome = await ticket.execution.run(context, arguments)  # 6
+                if acts:
+                    await self._intend(ticket)  # 5
+                context = self.context_for(ticket.grant, ticket)
+                if tool.inline:
+                    outcome = settle(tool.run, context, ticket.call.arguments)  # 6
+                else:
+                    ticket.execution = Execution(tool, on_end=ticket.release, cancelled=ticket.cancelled)
+                    outcome = await ticket.execution.run(context, ticket.call.arguments)  # 6
         except Refusal as refusal:
-            acts = False
-            if refusal.happening is not Happening.BAD_ARGUMENTS:
-                return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
-            outcome = _bad_arguments(refusal)
+            return self.refuse(refusal, ticket.call.wire, ticket.caller, ticket.call, ids=ticket.ids)
         finally:
             self.under_way.discard(ticket)
             if ticket.execution is None:
@@ -196,14 +196,14 @@ class Road:
             audit=audit,
         )
 
-    def _validate_in(self, ticket: Ticket) -> dict[str, Any]:
-        """Step 4. Raises: Refusal."""
-        arguments: dict[str, Any] = ticket.call.arguments
+    def _validate_in(self, ticket: Ticket) -> Sequence[Fault]:
+        """Step 4: what is wrong with the arguments. Raises: Refusal: this role may not pass one of them."""
+        arguments = ticket.call.arguments
         if not ticket.grant.io.input.is_valid(arguments):
-            raise Refusal(Happening.BAD_ARGUMENTS, faults=ticket.grant.io.input.explain(arguments))
+            return ticket.grant.io.input.explain(arguments)
         if ticket.grant.tool.argument_roles:
             permit_arguments(ticket.caller, ticket.grant.tool, arguments)
-        return arguments
+        return ()
 
     async def _intend(self, ticket: Ticket) -> None:
         """Step 5. Raises: Refusal UNAVAILABLE."""
@@ -301,8 +301,7 @@ def _text_of(tool: Tool, data: Any) -> str:
 _NOT_WRITTEN = "The audit log cannot be written."
 
 
-def _bad_arguments(refusal: Refusal) -> Outcome:
-    faults = refusal.details["faults"]
+def _bad_arguments(faults: Sequence[Fault]) -> Outcome:
     reason = faults[0].reason
     data = {"reason": reason, "errors": [fault.as_json() for fault in faults]}
     result = Result(

@@ -1,13 +1,8 @@
-"""Steps 4 and 7: JSON Schema 2020-12, compiled once, fail-closed; every fault gets a stable reason (decision 16).
-
-Reasons are derived from the schema, never from the value: absent or empty -> `missing_X`, too long -> `X_too_long`,
-anything else -> `invalid_X`. Two annotations on a property steer them: `x-reason` replaces `invalid_X`, `x-name` replaces
-X; `x-reasons` on the root names a reason for a root keyword.
-"""
+"""Steps 4 and 7: JSON Schema 2020-12, compiled once, fail-closed. What is wrong is said by `toolgate.gate.explain`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
@@ -15,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
 
+from toolgate.gate.explain import EXACT_INTEGER, Explainer, Fault
 from toolgate.model import strictjson
 from toolgate.model.tool import ID_PREFIX
 
 if TYPE_CHECKING:
     from toolgate.model.tool import Tool
 
-MAX_FAULTS: Final = 20
-"""Faults told to a caller: enough to fix a request in one go, bounded for hostile ones."""
 REGEX_BYTES: Final = 1 << 20
 """Compiled size of one pattern. The engine is the linear one: look-around does not compile, nothing backtracks."""
 
@@ -31,31 +25,22 @@ SecretPaths = tuple[tuple[str, ...], ...]
 """Property names from the root of the arguments down to a secret; `*` stands for every item of an array."""
 
 
-@dataclass(slots=True)
-class Fault:
-    """Where (JSON pointer), what (keyword), and the stable reason. Never the value."""
-
-    pointer: str
-    keyword: str
-    reason: str
-
-    def as_json(self) -> dict[str, str]:
-        return {"pointer": self.pointer, "keyword": self.keyword, "reason": self.reason}
-
-
 class Validator:
     """One compiled schema. `is_valid` is the hot path: one call into the library, where that is enough."""
 
-    __slots__ = ("_compiled", "fingerprint", "is_valid", "schema")
+    __slots__ = ("_explainer", "fingerprint", "is_valid", "schema")
 
     def __init__(self, schema: Mapping[str, Any], fingerprint: str) -> None:
         self.schema = schema
         self.fingerprint = fingerprint
-        self._compiled = _compiled(_with_exact_integers(dict(schema)))
-        self.is_valid: Callable[[Any], bool] = self._compiled.is_valid
+        exact = _with_exact_integers(dict(schema))
+        self._explainer = Explainer(schema, exact, _compiled)
         integers = _integer_properties(schema)
-        if integers is not None:
-            self.is_valid = _with_integers_at_the_top(_compiled(dict(schema)).is_valid, integers)
+        self.is_valid: Callable[[Any], bool] = (
+            _compiled(exact).is_valid
+            if integers is None
+            else _with_integers_at_the_top(_compiled(dict(schema)).is_valid, integers)
+        )
 
     def validate(self, instance: Any) -> None:
         """Raises: ValueError with the first fault's reason."""
@@ -69,44 +54,7 @@ class Validator:
 
     def explain(self, instance: Any) -> list[Fault]:
         """The faults of what is not valid, sorted by path; the first one's reason is the reason of the whole."""
-        found = [ranked for error in self._compiled.iter_errors(instance) for ranked in self._ranked(error)]
-        if len(found) > 1:
-            found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
-        return [fault for _, fault in found[:MAX_FAULTS]]
-
-    def _ranked(self, error: jsonschema_rs.ValidationError) -> Sequence[tuple[int, Fault]]:
-        """(rank, fault): an absent or empty value outranks whatever else is wrong at the same place."""
-        schema_path, instance_path = error.schema_path, error.instance_path
-        kind: Any = error.kind
-        what: str = kind.name
-        if what == "additionalProperties":
-            unexpected = kind.unexpected[:MAX_FAULTS]
-            return [(2, Fault(_pointer([*instance_path, name]), what, "unknown_argument")) for name in unexpected]
-        subschema = self._subschema(schema_path[:-1])
-        if what == "required":
-            missing = kind.property
-            name = subschema.get("properties", {}).get(missing, {}).get("x-name", missing)
-            return ((0, Fault(_pointer([*instance_path, missing]), what, f"missing_{name}")),)
-        pointer = _pointer(instance_path)
-        name = subschema.get("x-name") or next(
-            (part for part in reversed(instance_path) if isinstance(part, str)), "arguments"
-        )
-        if what == "minLength" and error.instance == "":
-            return ((0, Fault(pointer, what, f"missing_{name}")),)
-        if what == "maxLength":
-            return ((1, Fault(pointer, what, f"{name}_too_long")),)
-        keyword = str(schema_path[-1]) if schema_path else "schema"
-        reason = subschema.get("x-reasons", {}).get(keyword) or subschema.get("x-reason") or f"invalid_{name}"
-        return ((3, Fault(pointer, "type" if keyword == _EXACT else keyword, reason)),)
-
-    def _subschema(self, path: Iterable[str | int]) -> Mapping[str, Any]:
-        node: Any = self.schema
-        for part in path:
-            try:
-                node = node[part]
-            except (KeyError, IndexError, TypeError):
-                return {}  # behind a $ref: no annotation to be found by path
-        return node if isinstance(node, Mapping) else {}
+        return self._explainer.explain(instance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +117,7 @@ def _compiled(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
         schema,
         retriever=_refuse_remote,
         validate_formats=True,
-        keywords={_EXACT: _ExactInteger},
+        keywords={EXACT_INTEGER: _ExactInteger},
         pattern_options=jsonschema_rs.RegexOptions(size_limit=REGEX_BYTES),
     )
 
@@ -200,9 +148,6 @@ def _with_integers_at_the_top(is_valid: Callable[[Any], bool], names: tuple[str,
     return check
 
 
-_EXACT: Final = "x-exact-integer"
-
-
 class _ExactInteger:
     """JSON Schema takes 1.0 as an integer. A port, a round or a count written 1.0 is a caller's mistake here."""
 
@@ -218,7 +163,7 @@ def _with_exact_integers(node: Any) -> Any:
     if isinstance(node, dict):
         copy = {key: _with_exact_integers(item) for key, item in node.items()}
         if copy.get("type") == "integer":
-            copy[_EXACT] = True
+            copy[EXACT_INTEGER] = True
         return copy
     if isinstance(node, (list, tuple)):
         return [_with_exact_integers(item) for item in node]
@@ -240,7 +185,3 @@ def _secret_paths(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str
 def _refuse_remote(uri: str) -> Any:
     """The protocol forbids fetching a `$ref` over the network; both libraries of the field do it by default."""
     raise ValueError(f"remote $ref refused: {uri}")
-
-
-def _pointer(parts: Iterable[str | int]) -> str:
-    return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])
