@@ -97,7 +97,7 @@ def settle(ended: Callable[..., Any], *arguments: Any, cancelled: bool = False) 
 
 def _said(said: ToolError) -> Outcome:
     """The tool says no. What it says of its arguments (INVALID_INPUT) is a fault of the arguments, as if a schema had said it."""
-    result = _error_result(said.code, said.text, said.data)
+    result = error_result(said.code, said.text, said.data)
     if said.code == "INVALID_INPUT":
         reason = said.data.get("reason") if isinstance(said.data, dict) else None
         return Outcome(Happening.BAD_ARGUMENTS, result, reason or "invalid_input")
@@ -107,21 +107,21 @@ def _said(said: ToolError) -> Outcome:
 
 
 def _failed(reason: str, text: str) -> Outcome:
-    return Outcome(Happening.TOOL_FAILED, _error_result("EXECUTION_FAILED", text, {"reason": reason}), reason, text)
+    return Outcome(Happening.TOOL_FAILED, error_result("EXECUTION_FAILED", text, {"reason": reason}), reason, text)
 
 
 def bad_output(text: str) -> Outcome:
     """Step 7's verdict. `text` says what kind of nonsense, never the nonsense itself."""
     return Outcome(
         Happening.BAD_OUTPUT,
-        _error_result("INVALID_OUTPUT", f"Invalid tool output: {text}.", None),
+        error_result("INVALID_OUTPUT", f"Invalid tool output: {text}.", None),
         "invalid_output",
         text,
     )
 
 
-def _error_result(code: str, text: str, data: Any) -> Result:
-    return Result(success=False, is_error=True, code=code, message=f"{code}: {text}", data=data, exit_code=1)
+def error_result(code: str, text: str, data: Any) -> Result:
+    return Result(data, None, code, f"{code}: {text}", False, True, None, 1)  # noqa: FBT003 (by position: a third of the cost)
 
 
 class _Interrupted(BaseException):

@@ -70,8 +70,9 @@ class Explainer:
         plain = self._plain
         found = plain.faults(instance) if plain is not None else None
         found = found or self.by_library(instance) or [_SOMETHING]
-        if len(found) > 1:
-            found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
+        if len(found) == 1:
+            return [found[0][1]]
+        found.sort(key=lambda ranked: (ranked[1].pointer, ranked[0], ranked[1].keyword))
         return [fault for _, fault in found[:MAX_FAULTS]]
 
     def by_library(self, instance: Any) -> list[Ranked]:
@@ -114,35 +115,35 @@ class _PlainObject:
     """A closed object, asked property by property."""
 
     def __init__(self, schema: Mapping[str, Any], compile_: Compile) -> None:
-        self._absent = {name: _missing(schema, (), name) for name in schema.get("required", ())}
         properties = schema.get("properties", {})
+        self._absent = {name: _missing(schema, (), name) for name in schema.get("required", ())}
+        self._is_valid = {name: compile_(dict(about)).is_valid for name, about in properties.items()}
         self._properties = {name: _Property(name, about, compile_) for name, about in properties.items()}
 
     def faults(self, instance: Any) -> list[Ranked] | None:
         """None: a value is wrong that is not plain itself; the library has to say where."""
         if type(instance) is not dict:
             return None
-        found = [ranked for name, ranked in self._absent.items() if name not in instance]
+        found: list[Ranked] = []
+        if not self._absent.keys() <= instance.keys():
+            found += [ranked for name, ranked in self._absent.items() if name not in instance]
         unknown: list[Ranked] = []
         for name, value in instance.items():
-            known = self._properties.get(name)
-            if known is None:
+            is_valid = self._is_valid.get(name)
+            if is_valid is None:
                 if len(unknown) < MAX_FAULTS:
                     unknown.append(_unknown((name,)))
-            elif not known.is_valid(value):
-                if known.keywords is None:
+            elif not is_valid(value):
+                keywords = self._properties[name].keywords
+                if keywords is None:
                     return None
-                found += [empty if value == "" else wrong for asks, wrong, empty in known.keywords if not asks(value)]
+                found += [empty if value == "" else wrong for asks, wrong, empty in keywords if not asks(value)]
         return found + unknown
 
 
 class _Property:
     def __init__(self, name: str, about: Mapping[str, Any], compile_: Compile) -> None:
         self._name, self._about, self._compile = name, about, compile_
-
-    @cached_property
-    def is_valid(self) -> IsValid:
-        return self._compile(dict(self._about)).is_valid
 
     @cached_property
     def keywords(self) -> list[tuple[IsValid, Ranked, Ranked]] | None:

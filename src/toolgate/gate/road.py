@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from toolgate.errors import Happening, LedgerUnavailable, Refusal
-from toolgate.gate.execute import Execution, Outcome, bad_output, settle
+from toolgate.gate.execute import Execution, Outcome, bad_output, error_result, settle
 from toolgate.gate.floor import DECISIONS, normalize_response
 from toolgate.gate.permit import Grant, Permits, permit_arguments
 from toolgate.model import strictjson
@@ -29,7 +29,6 @@ from toolgate.model.call import Call, Caller, Wire
 from toolgate.model.clock import Clock, Ids, IdSource, rfc3339
 from toolgate.model.envelope import Answer, Envelope
 from toolgate.model.record import Entry, Ledger, Place
-from toolgate.model.tool import Result
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Rate, Slots
@@ -304,10 +303,7 @@ _NOT_WRITTEN = "The audit log cannot be written."
 def _bad_arguments(faults: Sequence[Fault]) -> Outcome:
     reason = faults[0].reason
     data = {"reason": reason, "errors": [fault.as_json() for fault in faults]}
-    result = Result(
-        success=False, is_error=True, code="INVALID_INPUT", message=f"INVALID_INPUT: {reason}", data=data, exit_code=1
-    )
-    return Outcome(Happening.BAD_ARGUMENTS, result, reason)
+    return Outcome(Happening.BAD_ARGUMENTS, error_result("INVALID_INPUT", reason, data), reason)
 
 
 def _error_of(happening: Happening, code: str | None, reason: str | None) -> dict[str, str | None]:
