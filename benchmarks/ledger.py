@@ -14,8 +14,9 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from toolgate.ledger import LocalLedger, Rules, open_ledger
 from toolgate.ledger.files import runs_in

@@ -39,22 +39,22 @@ MUTATIONS = (
     Mutation(
         "1 authenticate: any key is good",
         f"{GATE}/keys.py",
-        "if key is None or not right:",
-        "if key is None:",
+        "if known is None or not right:",
+        "if known is None:",
         "tests/config/test_callers_keys.py",
     ),
     Mutation(
         "1 authenticate: revoked keys live",
         f"{GATE}/keys.py",
-        '(state := key.state(self._clock.wall())) != "live":',
-        '(state := key.state(self._clock.wall())) == "expired":',
+        '(state := known.key.state(self._clock.wall())) != "live":',
+        '(state := known.key.state(self._clock.wall())) == "expired":',
         f"{ROAD_TESTS}::test_a_revoked_key_is_dead_at_once",
     ),
     Mutation(
         "1 authenticate: expired keys live",
         f"{GATE}/keys.py",
-        '(state := key.state(self._clock.wall())) != "live":',
-        '(state := key.state(self._clock.wall())) == "revoked":',
+        '(state := known.key.state(self._clock.wall())) != "live":',
+        '(state := known.key.state(self._clock.wall())) == "revoked":',
         f"{HOSTILE}::test_revoked_and_expired_keys_are_refused",
     ),
     Mutation(

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import jsonschema_rs
+from msgspec import Struct, field
 
 from toolgate.errors import SettingsError
 from toolgate.faces.mrt import REQUEST_SCHEMA, MrtFace
@@ -74,6 +74,7 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
             frozenset(rows[tool.name].roles),
             rows[tool.name].hint,
             registry.load_tool_io(tool.name),
+            tool.canonical_id,
         )
         for pack in packs
         for tool in pack.tools
@@ -99,8 +100,7 @@ def build(settings: Settings, *, clock: Clock | None = None) -> App:
     return App(settings, road, ledger, powers, registry, packs, warnings)
 
 
-@dataclass(slots=True)
-class App:
+class App(Struct):
     """What `build` made, and how to end it."""
 
     settings: Settings

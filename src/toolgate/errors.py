@@ -13,10 +13,11 @@ A status number, a JSON-RPC code or an exit code for a verdict stands in `VERDIC
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
+
+from msgspec import Struct
 
 
 class Happening(Enum):
@@ -44,8 +45,7 @@ class Happening(Enum):
     WRONG_HOST = "wrong_host"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One row: the same event, spelt for each face (decisions, "One call, one verdict")."""
 
     mrt_status: int

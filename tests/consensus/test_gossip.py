@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.consensus.nodes import InputRefused, Office, ballot, council, event
 from tests.consensus.people import network_of, statement, unsigned

@@ -16,7 +16,7 @@ from tests.consensus.nodes import Office, ballot, event
 ROOT = Path(__file__).parents[2]
 DOMAIN = ROOT / "src" / "toolgate" / "packs" / "consensus" / "domain"
 ALLOWED_IMPORTS = {
-    "__future__", "collections.abc", "dataclasses", "enum", "functools", "hashlib", "hmac", "itertools", "struct", "typing",
+    "__future__", "collections.abc", "enum", "functools", "hashlib", "hmac", "itertools", "msgspec", "struct", "typing",
     "nacl", "nacl.exceptions", "toolgate.kit", "toolgate.kit.ed25519",
 }  # fmt: skip
 

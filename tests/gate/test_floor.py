@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from toolgate.gate.floor import normalize_response
 from toolgate.model.envelope import L0_ONLY_CODES, Envelope

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import INTENT, OUTCOME, numbered

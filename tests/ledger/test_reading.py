@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deepdiff import DeepDiff
+from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, StillClock, at, numbered, opened

@@ -6,10 +6,10 @@ import json
 import os
 import stat
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, CALLER, INTENT, OUTCOME, StillClock, numbered, opened

@@ -9,10 +9,10 @@ import os
 import shutil
 import tempfile
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import INTENT, OUTCOME, numbered, opened

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from toolgate.ledger import LocalLedger, Rules, open_ledger
 from toolgate.ledger.files import runs_in

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.lra.papers import WASM
 from tests.lra_review.papers import PAGE, PAPER, SCRIPT

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from msgspec import Struct
 
 from toolgate.cli import output
 from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
@@ -29,8 +29,7 @@ EXIT_CODES: Final = {(verdict.mrt_status, verdict.mrt_code): verdict.exit_code f
 """What a status and an error code over HTTP mean for the exit code: the same table, read from the other side."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """An answer as either way gives it."""
 
     body: dict[str, Any]

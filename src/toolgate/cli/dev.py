@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.cli import output
 from toolgate.cli.init import furnish
@@ -21,8 +22,7 @@ KEYS_FILE: Final = "keys.env"
 _LINE: Final = re.compile(r"([A-Z]+)_KEY=(tg_[0-9a-z_]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DevKeys:
+class DevKeys(Struct, frozen=True):
     home: Path
     file: Path
     by_role: dict[str, str]

@@ -9,11 +9,12 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolgate.cli import output
 from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
@@ -26,8 +27,7 @@ OLDEST_PYTHON: Final = (3, 11)
 STORE_NAMES: Final = ("false_positives", "consent", "consensus")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     check: str
     ok: bool
     text: str

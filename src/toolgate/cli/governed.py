@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolgate.cli.options import settings_at
 from toolgate.packs.loader import built_in, load_packs
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from toolgate.policy.rules import Breach
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """Everything a judgement needs."""
 
     packs: tuple[Pack, ...]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+from msgspec import Struct
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Where a command lives: a function, or a Typer application with commands of its own."""
 
     summary: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import Struct
 
 from toolgate.config import free_value, load_settings
 from toolgate.errors import SettingsError, StartRefused
@@ -23,8 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs
 _SET: Final = "set_"
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The settings flags of one command line, not yet joined with the other sources."""
 
     home: Path | None

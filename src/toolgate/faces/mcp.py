@@ -13,8 +13,9 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate import __version__
 from toolgate.errors import VERDICTS, Happening
@@ -58,8 +59,7 @@ _NOT_A_MESSAGE: Final = "Body must be a single JSON-RPC request or notification 
 _BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One JSON-RPC request that passed the ladder."""
 
     id: str | int
@@ -69,8 +69,7 @@ class Request:
     progress_token: str | int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """A message that wants no answer. On stdio it may cancel a call; over HTTP there is nothing for it to act on."""
 
     method: str
@@ -88,8 +87,7 @@ class Fault(Exception):
         return error_reply(self.request_id, self.code, self.message, status=self.status, data=self.data)
 
 
-@dataclass(slots=True)
-class Routing:
+class Routing(Struct, frozen=True):
     """What the headers of a request say about its message, which must say the same."""
 
     version: str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolgate.errors import VERDICTS, Happening
 
@@ -20,8 +21,7 @@ RETRY_AFTER_S = 1
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     status: int
     body: bytes = b""
     headers: Headers = ()

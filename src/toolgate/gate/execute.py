@@ -14,8 +14,9 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolgate.errors import Happening, StoreUnavailable, ToolError
 from toolgate.model.tool import Result
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Context, Tool
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """How a handler ended. `reason` says more than the happening where there is more to say."""
 
     happening: Happening
@@ -121,7 +121,7 @@ def bad_output(text: str) -> Outcome:
 
 
 def error_result(code: str, text: str, data: Any) -> Result:
-    return Result(data, None, code, f"{code}: {text}", False, True, None, 1)  # noqa: FBT003 (by position: a third of the cost)
+    return Result(success=False, is_error=True, code=code, message=f"{code}: {text}", data=data, exit_code=1)
 
 
 class _Interrupted(BaseException):

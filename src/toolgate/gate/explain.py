@@ -12,11 +12,11 @@ one. Both ways say the same (`tests/gate/test_validate.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import jsonschema_rs
+from msgspec import Struct
 
 MAX_FAULTS: Final = 20
 """Faults told to a caller: enough to fix a request in one go, bounded for hostile ones."""
@@ -24,8 +24,7 @@ EXACT_INTEGER: Final = "x-exact-integer"
 """Our own keyword; see `toolgate.gate.validate`. To a caller it is a fault of the type."""
 
 
-@dataclass(slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Where (JSON pointer), what (keyword), and the stable reason. Never the value."""
 
     pointer: str

@@ -14,12 +14,14 @@ import os
 import re
 import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from toolgate.errors import Happening, Refusal, StartRefused
 from toolgate.model import strictjson
@@ -55,8 +57,7 @@ class KeyFileFault(StartRefused):
     """The key file is missing, exposed or damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One stored key: everything but the secret."""
 
     id: str
@@ -66,14 +67,6 @@ class Key:
     created: float
     expires: float | None = None
     revoked: float | None = None
-    caller: Caller = field(init=False, compare=False)
-    """Made once: every call of this key is the same caller."""
-    mortal: bool = field(init=False, compare=False)
-    """It expires, or is revoked already."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mortal", self.expires is not None or self.revoked is not None)
-        object.__setattr__(self, "caller", Caller(self.id, self.role, self.label))
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
         if self.revoked is not None:
@@ -92,15 +85,25 @@ class Key:
         }
 
 
-@dataclass(slots=True)
-class _Loaded:
+class _Known(Struct, frozen=True):
+    """A key as it is asked for on every call."""
+
+    key: Key
+    digest: bytes
+    caller: Caller
+    """Made once: every call of this key is the same caller."""
+    mortal: bool
+    """It expires, or is revoked already."""
+
+
+class _Loaded(Struct):
     """What the file said when it had this stamp. The descriptor stays open: while it is, no other file gets its inode."""
 
     stamp: tuple[int, ...] | None
     keys: Mapping[str, Key]
     fault: str | None
     descriptor: int | None = None
-    by_beginning: Mapping[bytes, Key] = field(default_factory=dict)
+    by_beginning: Mapping[bytes, _Known] = field(default_factory=dict)
     """`tg_<id>_` -> key."""
 
     def __del__(self) -> None:
@@ -126,14 +129,14 @@ class KeyRing:
         # What the file says, or said at most a millisecond ago.
         loaded = self._loaded if monotonic() < self._look_at else self._look()
         digest = sha256(presented[:MAX_KEY_BYTES]).digest()
-        key = loaded.by_beginning.get(presented[:_BEGINNING])
-        right = compare_digest(digest, key.digest if key else _NO_DIGEST)
-        if key is None or not right:
+        known = loaded.by_beginning.get(presented[:_BEGINNING])
+        right = compare_digest(digest, known.digest if known else _NO_DIGEST)
+        if known is None or not right:
             raise Refusal(Happening.INVALID_KEY, _why_not(presented, loaded))
-        if key.mortal and (state := key.state(self._clock.wall())) != "live":
+        if known.mortal and (state := known.key.state(self._clock.wall())) != "live":
             # Only whoever holds the secret learns this.
             raise Refusal(Happening.INVALID_KEY, f"This API key is {state}.")
-        return key.caller
+        return known.caller
 
     def check(self) -> None:
         """Raises: KeyFileFault: nobody could ever get in."""
@@ -208,6 +211,11 @@ class KeyRing:
             os.close(lock)
 
 
+def _known(key: Key) -> _Known:
+    mortal = key.expires is not None or key.revoked is not None
+    return _Known(key, key.digest, Caller(key.id, key.role, key.label), mortal)
+
+
 def _why_not(presented: bytes, loaded: _Loaded) -> str:
     if _UNEXPANDED.match(presented):
         return "The API key looks like a variable that was not expanded; set the variable where the client starts."
@@ -236,7 +244,7 @@ def _load(path: Path) -> _Loaded:
     try:
         _check_private(info, path)
         loaded.keys = _parse(_read(descriptor, min(info.st_size, MAX_FILE_BYTES) + 1))
-        loaded.by_beginning = {f"tg_{key.id}_".encode(): key for key in loaded.keys.values()}
+        loaded.by_beginning = {f"tg_{key.id}_".encode(): _known(key) for key in loaded.keys.values()}
     except (ValueError, OSError) as fault:
         loaded.fault = (
             str(fault) if isinstance(fault, _Exposed) else "The key file is damaged.\nRestore it from a backup."

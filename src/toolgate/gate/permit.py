@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from toolgate.errors import Happening, Refusal
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One live tool with its manifest row: everything the road needs to know, made once at start."""
 
     tool: Tool
@@ -31,11 +31,8 @@ class Grant:
     roles: frozenset[str]
     hint: str
     io: ToolIO
-    tool_id: str = field(init=False)
+    tool_id: str
     """The canonical id, joined once."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tool_id", self.tool.canonical_id)
 
 
 class Permits:

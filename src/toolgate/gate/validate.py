@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
+from msgspec import Struct
 
 from toolgate.gate.explain import EXACT_INTEGER, Explainer, Fault
 from toolgate.model import strictjson
@@ -57,8 +57,7 @@ class Validator:
         return self._explainer.explain(instance)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolIO:
+class ToolIO(Struct, frozen=True):
     """What one tool takes and gives."""
 
     input: Validator

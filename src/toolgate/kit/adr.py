@@ -8,8 +8,9 @@ is none, two different ones, or front matter that cannot be read is `unknown`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.kit import yamldoc
 from toolgate.kit.yamldoc import Mapping, Scalar, YamlFault
@@ -28,8 +29,7 @@ _STATUS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     title: str
     status: str
     """One of STATUSES, or UNKNOWN."""

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,8 +24,7 @@ FINGERPRINT_HEX: Final = 32
 """128 bits: two findings of one repository never collide by chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     rule: str
     """Stable id: `MD-002`, `B12`."""
     status: Status

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from toolgate.kit import ed25519
 from toolgate.kit.merkle import HASH_BYTES
@@ -38,8 +39,7 @@ class NoteError(ValueError):
     """The note is malformed or carries no valid signature of a trusted key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verifier:
+class Verifier(Struct, frozen=True):
     """A public key with its name. Its text form (`name+id+key`) is what auditors are given."""
 
     name: str
@@ -127,8 +127,7 @@ def open_note(note: str, trusted: Iterable[Verifier]) -> tuple[str, list[Verifie
     return text, signed_by
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A log's promise about itself: so many leaves, this root."""
 
     origin: str

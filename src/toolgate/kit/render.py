@@ -7,8 +7,9 @@ pipes and tags in Markdown, control and direction characters everywhere a termin
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate.kit.findings import Finding, by_severity, in_reading_order
 from toolgate.kit.sarif import to_sarif
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Checker:
+class Checker(Struct, frozen=True):
     """Who found it: appears in every form that has a place for it."""
 
     name: str

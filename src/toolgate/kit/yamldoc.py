@@ -6,8 +6,9 @@ Aliases stay references to one node, so an anchor bomb costs what it weighs. Wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +31,7 @@ class YamlFault(ValueError):
         self.column = column
 
 
-@dataclass(slots=True)
-class Scalar:
+class Scalar(Struct):
     text: str
     line: int
     column: int
@@ -41,15 +41,13 @@ class Scalar:
     """`|` or `>`: the text starts on the next line."""
 
 
-@dataclass(slots=True)
-class Sequence:
+class Sequence(Struct):
     items: list[Node]
     line: int
     column: int
 
 
-@dataclass(slots=True)
-class Mapping:
+class Mapping(Struct):
     entries: dict[str, tuple[Scalar, Node]]
     line: int
     column: int

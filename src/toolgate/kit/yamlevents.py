@@ -3,10 +3,10 @@ thousand opening brackets end the process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+from msgspec import Struct
 
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 
@@ -23,8 +23,7 @@ _TEXT_TAG: Final = "tag:yaml.org,2002:str"
 """`!!str`: says that the value is text, which is what a quoted value says too."""
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A collection whose end has not come yet."""
 
     node: Sequence | Mapping

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from toolgate.ledger.files import RunName
@@ -26,8 +27,7 @@ MAX_PENDING: Final = 1000
 """Checkpoints kept for an anchor that does not work: some minutes under load. The newest matter, the oldest go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Anchors:
+class Anchors(Struct, frozen=True):
     """Where checkpoints are copied to. Nothing set: nowhere."""
 
     file: Path | None = None

@@ -17,10 +17,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.kit import note
@@ -37,8 +38,7 @@ _RUN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SEGMENT: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)\.([A-Za-z0-9_-]{1,64})\.([0-9]{3,6})\.jsonl(\.gz)?")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RunName:
+class RunName(Struct, frozen=True, order=True):
     """`stamp.id`; runs sort by their start."""
 
     stamp: str
@@ -58,8 +58,7 @@ class RunName:
         return f"{self}.{number:03d}.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     number: int
     path: Path
 

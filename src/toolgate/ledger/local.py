@@ -11,9 +11,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolgate.errors import LedgerUnavailable
 from toolgate.kit.merkle import Tree, leaf_hash
@@ -30,8 +31,7 @@ GROUP_SECONDS: Final = 0.05
 """A record of a read is synced within this time, together with its neighbours: one sync costs as much as 200 records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """When to rotate, when to sign, what to keep."""
 
     segment_bytes: int = 64 * 1024 * 1024

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolgate.ledger import record
 from toolgate.ledger.files import RunName, Segment, runs_in
@@ -20,8 +21,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOMENT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?)?Z?")
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Every field that is set must match."""
 
     caller: str | None = None
@@ -45,8 +45,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """A record's line and where it stands."""
 
     run: RunName

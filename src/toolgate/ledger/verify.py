@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from toolgate.kit import note
 from toolgate.kit.merkle import Tree
@@ -33,8 +34,7 @@ _OWN_RECORD: Final = b'Z","agentId":'
 _OWN_RECORD_AT: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """The first thing that is wrong in a run."""
 
     run: str
@@ -50,8 +50,7 @@ class Fault:
         return f"{place}run {self.run}: {self.text}"
 
 
-@dataclass(slots=True)
-class RunReport:
+class RunReport(Struct):
     name: RunName
     records: int = 0
     covered: int = 0
@@ -67,8 +66,7 @@ class RunReport:
     """Runs that this one found dead -> records they had."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     runs: Sequence[RunReport]
     faults: Sequence[Fault]
 

@@ -1,5 +1,6 @@
 """What a call is: plain values, no decisions and no I/O.
 
-Values that every call makes anew (Call, Context, Result, Envelope, Answer, Entry) are plain slotted dataclasses and not
-frozen ones: making a frozen one costs five microseconds, and a call makes a dozen. Nobody changes one after making it.
+Values are `msgspec.Struct`s, here and everywhere but in the settings, whose fields carry descriptions: made in C, frozen at
+no cost, and defined at import in a fiftieth of the time of a dataclass. A call makes a dozen of them, a start defines a
+hundred.
 """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 FaceName = Literal["mcp", "mrt", "rpc", "cli"]
 Transport = Literal["http", "stdio"]
@@ -14,8 +15,7 @@ Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
 
     key_id: str
@@ -23,8 +23,7 @@ class Caller:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """Where a call came in. Recorded, never decided upon."""
 
     face: FaceName
@@ -36,8 +35,7 @@ def no_progress(done: int, total: int | None, message: str) -> None:
     """For callers that did not ask."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool and its arguments, as one face read them from the wire. `tool` is the short name on every face."""
 
     wire: Wire

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import urandom
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from toolgate.model import strictjson
 
@@ -48,8 +49,7 @@ def rfc3339(wall: float) -> str:
     return cached[1] + _MILLISECONDS[rest]
 
 
-@dataclass(slots=True)
-class Ids:
+class Ids(Struct, frozen=True):
     """What correlates one call: in the answer, in the log, in a trace."""
 
     request: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import Struct
 
 from toolgate.errors import Happening
 from toolgate.model import strictjson
@@ -19,8 +19,7 @@ L0_ONLY_CODES = frozenset({"INVARIANT_VIOLATION", "CONSENT_REQUIRED"})
 """Codes that bind. An experimental tool that says one is clamped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clamp:
+class Clamp(Struct, frozen=True):
     """What the floor took away: which rule, which field, from what to what."""
 
     rule: str
@@ -32,8 +31,7 @@ class Clamp:
         return {"rule": self.rule, "field": self.field, "from": self.before, "to": self.after}
 
 
-@dataclass(slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     success: bool
     tier: Tier
     environment: Environment
@@ -78,8 +76,7 @@ class Envelope:
         return out
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What leaves the road: one happening, and what a face needs to spell it."""
 
     happening: Happening

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -17,8 +18,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """One file of the workspace: a path with forward slashes, relative to the workspace."""
 
     path: str
@@ -99,8 +99,7 @@ class Buses(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """One answer on the way: who was really spoken to."""
 
     url: str
@@ -111,8 +110,7 @@ class Hop:
     """Digest of the peer's certificate; None without TLS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     url: str
     """The final address, after redirects."""
     status: int
@@ -186,8 +184,7 @@ class Compute(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """What a job of kind `site` serves: a directory of the workspace, to browsers on this machine, while it is edited."""
 
     root: str
@@ -200,8 +197,7 @@ class Site:
     """The page at `/` when the directory has no index.html of its own. Reads; runs in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(Struct, frozen=True):
     id: str
     kind: str
     owner: str

@@ -6,8 +6,9 @@ The ledger adds sequence, run and tree; see `toolgate.ledger`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from toolgate.model.call import Caller, Environment, Tier, Wire
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Decision
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One event on the road."""
 
     event: Literal["intent", "outcome"]
@@ -43,8 +43,7 @@ class Entry:
     """True for tools with an effect: the record is synced to disk before the road goes on."""
 
 
-@dataclass(slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where an entry is recorded. `as_json` travels to the caller as `audit`."""
 
     run: str

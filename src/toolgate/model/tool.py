@@ -6,8 +6,9 @@ Tier, ADR, hint and roles are not here on purpose: they come from the policy man
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from toolgate.model.call import Caller
@@ -21,8 +22,7 @@ ID_PREFIX: Final = "mcp.tool:"
 """One tool, two names (decision 11): `lra_init` where people type, `mcp.tool:lra.init` in logs, registry and on rpc."""
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a handler answers. The floor decides what of it may leave."""
 
     data: Any = None
@@ -36,8 +36,7 @@ class Result:
     """What a command line would exit with: 1 for `the call went through and the finding is bad` (lra_verify)."""
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What a tool may touch. The effect decides which powers are there: an absent power is None, and None cannot act."""
 
     caller: Caller
@@ -71,8 +70,7 @@ Run = Callable[[Context, dict[str, Any]], "Result | Awaitable[Result]"]
 task: it must never block. Only a `def` whose tool says `inline` is called directly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     name: str
     """`lra_init`: on mcp, mrt and the command line."""
     id: str
@@ -99,8 +97,7 @@ class Tool:
         return ID_PREFIX + self.id
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """What runs beside calls (gossip ticks, dev servers). Both are awaited; stop must end within the drain time."""
 
     name: str
@@ -108,8 +105,7 @@ class Service:
     stop: Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceContext:
+class ServiceContext(Struct, frozen=True):
     """What a service may touch: every power, because no caller chooses its work."""
 
     clock: Clock
@@ -124,8 +120,7 @@ class ServiceContext:
     buses: Buses
 
 
-@dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(Struct, frozen=True):
     """A room full of tools."""
 
     name: str
@@ -142,8 +137,7 @@ class Pack:
     """`host:port` pairs, from its settings, that the pack may reach although they are private or not HTTPS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Struct, frozen=True):
     """One numbered step of a store's tables: plain SQL statements that SQLite and PostgreSQL both take."""
 
     store: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.kit.adr import MAX_BYTES, read
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _FILE_NAME: Final = re.compile(r"(ADR-[0-9]+)(-[A-Za-z0-9._-]+)?\.md")
 
 
-@dataclass(frozen=True, slots=True)
-class Adr:
+class Adr(Struct, frozen=True):
     id: str
     status: str
     """One of `kit.adr.STATUSES`, or `unknown`."""

@@ -7,9 +7,10 @@ records in `adr/`. The packaged records are files only in a source tree; a wheel
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.policy import adr, contract
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 ADR_FOLDER: Final = "adr"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     manifest: Manifest
     adrs: Mapping[str, adr.Adr]
     lock: Contract

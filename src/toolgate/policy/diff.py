@@ -7,9 +7,10 @@ breaking. A breaking change must have been announced in the contract that it bre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate.policy.schemadiff import Kind, Told, same, schema_changes
 
@@ -22,8 +23,7 @@ _ORDER: Final[Mapping[Kind, int]] = {"breaking": 0, "widening": 1, "text-only": 
 _POWER: Final = ("read", "write", "crypto", "network")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     kind: Kind
     tool: str
     what: str

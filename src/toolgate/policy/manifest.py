@@ -6,7 +6,6 @@ The packaged manifest is the default. A deployment's own replaces it wholly but 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
+from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.model import strictjson
@@ -33,8 +33,7 @@ MAX_FAULTS: Final = 20
 """Faults told at once: enough to mend a file in one go, few enough to read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What the manifest says about one tool."""
 
     name: str
@@ -46,8 +45,7 @@ class Row:
     """Where the tool must come from; None leaves it open, for a tool that is only known to a deployment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deprecation:
+class Deprecation(Struct, frozen=True):
     """A breaking change announced ahead: which part of which tool, and since when callers could know."""
 
     tool: str
@@ -59,8 +57,7 @@ class Deprecation:
         return {"tool": self.tool, "what": self.what, "announced": self.announced.isoformat(), "text": self.text}
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     version: str
     rows: Mapping[str, Row]
     """By tool name. A tool that is not here is denied."""

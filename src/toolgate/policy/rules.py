@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.model.envelope import L0_ONLY_CODES
@@ -41,8 +42,7 @@ _CLAIMS: Final = ("block", *sorted(code.lower() for code in L0_ONLY_CODES))
 """Words that no hint of an experimental tool may hold, in whatever letters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
+class Breach(Struct, frozen=True):
     rule: str
     subject: str
     """The tool or pack it is about."""

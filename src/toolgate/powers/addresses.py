@@ -8,12 +8,12 @@ calls NAT64, 6to4 and IPv4-compatible forms of private addresses global (CVE-202
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urljoin
 
 import idna
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 
@@ -122,8 +122,7 @@ def parse_address(text: str) -> Address:
     return inner or address
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One URL, taken apart once. `path` starts with `/` and carries the query."""
 
     scheme: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.model.powers import JobInfo, Site
@@ -38,8 +39,7 @@ class Running(Protocol):
 Starter = Callable[[Site], Awaitable[Running]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     info: JobInfo
     running: Running
 

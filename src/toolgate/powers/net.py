@@ -20,13 +20,13 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from time import monotonic
 from typing import Final
 
 import httpcore2
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.model.powers import Fetched, Hop, Visit
@@ -84,8 +84,7 @@ async def system_connector(address: str, port: int) -> httpcore2.AsyncNetworkStr
     return await httpcore2.AnyIOBackend().connect_tcp(address, port)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     max_redirects: int = MAX_REDIRECTS
     max_body_bytes: int = MAX_BODY_BYTES
     timeout_s: float = TIMEOUT_S
@@ -241,8 +240,7 @@ class _CheckedBackend(httpcore2.AsyncNetworkBackend):
 # -- rules 4, 5, 6: one exchange -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     method: str
     headers: dict[str, str]
     body: bytes | None

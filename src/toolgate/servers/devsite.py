@@ -14,7 +14,6 @@ import errno
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 import uvicorn
+from msgspec import Struct
 from watchfiles import Change, awatch
 
 from toolgate.errors import ToolError
@@ -67,8 +67,7 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
-@dataclass(frozen=True, slots=True)
-class DevSites:
+class DevSites(Struct, frozen=True):
     """Starts sites over one workspace: the job kind `site`."""
 
     workspace: Path

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct, field
 
 from toolgate.errors import ToolError, ToolgateError
 from toolgate.model import strictjson
@@ -59,22 +60,19 @@ _TEXT_NAMES: Final = frozenset({"LICENSE"})
 Compute = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     kind: str
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The HTML of a page as its author wrote it, and the digest by which a tab knows that this is what it shows."""
 
     text: str
     digest: str
 
 
-@dataclass(eq=False, slots=True)
-class Listener:
+class Listener(Struct, eq=False):
     """One tab that waits for news about the page it shows and the paper in that page's directory."""
 
     page: str

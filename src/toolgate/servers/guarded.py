@@ -8,10 +8,10 @@ to arrive, and word to the application when the client has gone.
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import uvicorn
+from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from toolgate.model import strictjson
@@ -20,8 +20,7 @@ GONE = "toolgate.gone"
 """Key in the ASGI scope: a list of callbacks for when the client goes away before its answer is complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolLimits:
+class ProtocolLimits(Struct, frozen=True):
     header_read_s: float
     body_read_s: float
     max_headers: int

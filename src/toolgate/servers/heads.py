@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.faces import mcp
 
@@ -14,8 +15,7 @@ _ROUTING: Final = {name.encode(): name for name in (mcp.VERSION_HEADER, mcp.METH
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 
-@dataclass(slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """One request before its body. Nothing here is decided yet; the application decides, in its order."""
 
     path: bytes

@@ -13,8 +13,9 @@ import os
 import stat
 import sys
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from toolgate.errors import Happening, LedgerUnavailable, Refusal
 from toolgate.faces import mcp, rpc

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from toolgate.errors import ToolError
 from toolgate.kit.sql import sql
@@ -84,8 +85,7 @@ class Page(NamedTuple):
     more: bool
 
 
-@dataclass(slots=True)
-class Quotas:
+class Quotas(Struct):
     """How many signature checks each caller may still cost: a bucket that fills with time."""
 
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit.sql import sql
@@ -28,8 +29,7 @@ TEMPORARY: Final = "temporary-"
 """Before the names of keys that die with the process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     network: Network
     signer: Signer
     store: Store

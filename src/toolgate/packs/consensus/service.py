@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from toolgate.errors import SettingsError, StartRefused, StoreUnavailable, ToolError
 from toolgate.model import strictjson
@@ -53,8 +54,7 @@ class Wire(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class HttpWire:
+class HttpWire(Struct, frozen=True):
     """Through the other server's own gate: its `/rpc`, with the key it gave us."""
 
     net: Egress
@@ -84,8 +84,7 @@ class HttpWire:
             raise ToolError("BAD_RESPONSE", f"the peer answered {fetched.status} and no result") from None
 
 
-@dataclass(slots=True)
-class NatsWire:
+class NatsWire(Struct):
     """Over a broker that is trusted with nothing: it can drop, delay and repeat, and that is all it can do."""
 
     node: Node
@@ -137,8 +136,7 @@ class NatsWire:
             return b"{}"  # whoever asked sees no arbiter's answer and turns to the next one
 
 
-@dataclass(slots=True)
-class Gossip:
+class Gossip(Struct):
     """The loop of one node."""
 
     node: Node

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from toolgate.errors import SettingsError
 from toolgate.packs.consensus.domain.arbiters import MAX_ARBITERS, MAX_DISPUTE_WINDOW, ArbiterFault, Network, sender_id
@@ -97,8 +98,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 DEFAULTS: Final = {name: about["default"] for name, about in SCHEMA["properties"].items() if "default" in about}
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """Another arbiter, and how to reach it over HTTP."""
 
     sender: bytes

@@ -18,8 +18,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.kit.adr import UNKNOWN, read
 from toolgate.kit.render import printable
@@ -47,8 +48,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low")
 FILE_NAME: Final = re.compile(r"(?:(?:ADR|adr)-)?([0-9]{1,6})(?:[-_].*)?\.md")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     id: str
     must: bool
     pattern: str
@@ -58,8 +58,7 @@ class Rule:
     remediation: str
 
 
-@dataclass(frozen=True, slots=True)
-class Adr:
+class Adr(Struct, frozen=True):
     id: str
     """`ADR-0007`, however the file spells it."""
     path: str
@@ -71,8 +70,7 @@ class Adr:
     """Why its rules cannot be used. Such a record enforces nothing, and the answer says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     adr: str
     rule: str
     file: str

@@ -6,9 +6,11 @@ No time, no duration and no random id is in a report: what happened when is the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolgate.kit.findings import SEVERITIES, Finding, Severity, by_severity, fingerprinted, in_reading_order
 from toolgate.packs.governance.rules import ADR, RULES, RULES_DIGEST, Verdict, evaluate
@@ -36,8 +38,7 @@ WORKSPACE: Final = "workspace"
 """The repository's name when nobody gives one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Which repository, and at which commit, as far as the caller said so."""
 
     repository: str = WORKSPACE
@@ -50,8 +51,7 @@ def origin_of(context: str | None) -> Origin:
     return Origin(match[1], match[2] or "") if match else Origin()
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """What changed since the baseline; `created` is its time, None when there is no baseline."""
 
     created: str | None
@@ -79,8 +79,7 @@ def drift_between(baseline: Mapping[str, str], now: Mapping[str, str], created: 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
+class Breaker(Struct, frozen=True):
     """Off unless set. `state_known` is False when the counter did not answer: then nothing is softened."""
 
     limit: int = 0
@@ -92,8 +91,7 @@ class Breaker:
         return self.limit > 0 and self.state_known and self.blocked >= self.limit
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Struct, frozen=True):
     """Everything a report says."""
 
     mode: Mode

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec.structs import replace
 
 from toolgate.errors import StoreUnavailable, ToolError
 from toolgate.model.clock import rfc3339

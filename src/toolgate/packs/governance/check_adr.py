@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit.adr import MAX_BYTES, STATUSES, UNKNOWN
@@ -33,8 +34,7 @@ PATTERN_SECONDS: Final = 10.0
 BLOCKING: Final = frozenset({"critical", "high"})
 
 
-@dataclass(frozen=True, slots=True)
-class Compliance:
+class Compliance(Struct, frozen=True):
     adrs: tuple[Adr, ...]
     """The ones asked for, or all."""
     enforced: tuple[Adr, ...]

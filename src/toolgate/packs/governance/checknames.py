@@ -7,9 +7,10 @@ an expression; a job that calls a reusable workflow reports `caller / called`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from toolgate.kit.yamldoc import YamlFault
 
@@ -33,8 +34,7 @@ Pieces = tuple[str | None, ...]
 """Text, and None where the value is known only when it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reporter:
+class Reporter(Struct, frozen=True):
     """A job of a workflow and one name under which it reports."""
 
     name: Pieces

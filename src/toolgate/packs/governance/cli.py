@@ -211,7 +211,7 @@ def _all_workflows(who: Person) -> list[str]:
 
 def _with_not_evaluated(analysis: Analysis, *, show_fingerprint: bool) -> list[Finding]:
     """Findings, files and rules that were not judged. A person needs the fingerprint for `fp mark`; programs have it."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from toolgate.kit.findings import Finding
 

@@ -6,13 +6,13 @@ import hmac
 import os
 import re
 import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import jsonschema_rs
 import typer
+from msgspec.structs import asdict
 
 from toolgate.errors import ToolError
 from toolgate.model import strictjson

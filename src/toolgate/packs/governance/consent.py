@@ -5,9 +5,10 @@ The states follow from a record, the clock and the policy version; nothing here 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.kit.sql import sql
 from toolgate.model.clock import rfc3339
@@ -21,8 +22,7 @@ POLICY_VERSION: Final = "1.2"
 """The text people consent to. A new version needs new consent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     name: str
     risk: Literal["low", "medium", "high"]
     retention_days: int
@@ -65,8 +65,7 @@ _REASONS: Final[Mapping[State, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     org_id: str
     resource: str
     policy_version: str
@@ -76,8 +75,7 @@ class Record:
     revoked_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     resource: str
     state: State
     record: Record | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from toolgate.kit.sql import sql
 from toolgate.packs.governance.statistics import Counts
@@ -22,8 +24,7 @@ WEEK_MS: Final = 7 * DAY_MS
 Verdict = Literal["pending", "false_positive", "true_positive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One finding that somebody looked at, or still has to."""
 
     org_id: str
@@ -52,8 +53,7 @@ class Event:
         return sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True)
-class Suppression:
+class Suppression(Struct, frozen=True):
     repository: str
     fingerprint: str
     rule_id: str
@@ -69,7 +69,7 @@ def record(connection: Connection, event: Event) -> bool:
     row = asdict(event) | {"event_id": event.event_id}
     columns = ", ".join(row)
     values = ", ".join(f":{name}" for name in row)
-    # Column names come from the dataclass above, never from a caller.
+    # Column names come from the class above, never from a caller.
     statement = f"INSERT INTO fp_events ({columns}) VALUES ({values}) ON CONFLICT (event_id) DO NOTHING"  # noqa: S608
     return connection.execute(sql(statement), row).rowcount == 1
 

@@ -7,15 +7,15 @@ what is left. So a comment or an `echo` that mentions `curl | sh` is not an alar
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class Unpinned:
+class Unpinned(Struct, frozen=True):
     offset: int
     """Lines below the script's first."""
     text: str

@@ -7,9 +7,10 @@ evenly by the checks that ran: a clock read costs as much as a check, so timing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,8 +54,7 @@ def fused(p: Prepared) -> tuple[bool, bool, bool, bool, bool]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Invariant:
+class Invariant(Struct, frozen=True):
     id: str
     name: str
     severity: str
@@ -102,8 +102,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
 NAMES: Final = tuple(one.name for one in INVARIANTS)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check that was asked for: why it can fail, and what was looked at."""
 
     name: str
@@ -112,8 +111,7 @@ class Check:
     """The sentence for people when it does not hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     passed: dict[str, bool]
     block_ns: int
 
@@ -126,8 +124,7 @@ def run_block(prepared: Prepared, monotonic: Callable[[], float]) -> Measured:
     return Measured(dict(zip(NAMES, outcomes, strict=True)), round((after - before) * 1e9))
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """One check after everything, single use of the nonce included, has been asked."""
 
     check: Check

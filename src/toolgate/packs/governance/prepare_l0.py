@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolgate.errors import StoreUnavailable, ToolError
 from toolgate.packs.governance import shapes
@@ -34,8 +36,7 @@ _INPUTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """One prepared check: its slots in the block, and what people get to see of it."""
 
     check: Check

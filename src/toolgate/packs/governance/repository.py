@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit import yamldoc
@@ -47,51 +48,44 @@ _NAMED: Final[dict[str, FileType]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredCheck:
+class RequiredCheck(Struct, frozen=True):
     context: str
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(Struct, frozen=True):
     checks: tuple[RequiredCheck, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolTable:
+class ToolTable(Struct, frozen=True):
     """A contract or a manifest: rows by tool name, each with its line."""
 
     rows: dict[str, dict[str, Any]]
     lines: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A file that cannot be understood, and where it stops making sense."""
 
     line: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     path: str
     type: FileType
     sha256: str
-    lines: tuple[str, ...] = field(repr=False, default=())
+    lines: tuple[str, ...] = ()
     """Only of files that rules quote."""
-    parsed: Workflow | Protection | ToolTable | Fault | None = field(repr=False, default=None)
+    parsed: Workflow | Protection | ToolTable | Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Struct, frozen=True):
     files: dict[str, File]
     skipped: tuple[Skipped, ...] = ()
     live_contract: dict[str, Any] | None = None

@@ -7,9 +7,10 @@ finding, so a failing rule can never look like a clean repository.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.kit.findings import Finding, Severity
 from toolgate.packs.governance.checknames import Reporter, reporters
@@ -36,8 +37,7 @@ class NotEvaluated(Exception):
     """The rule has nothing to look at. The text says what is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     id: str
     version: int
     """Raised when the rule finds other things than before; part of the rules' digest."""
@@ -47,8 +47,7 @@ class Rule:
     evaluate: Callable[[Repository], Iterable[Finding]]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How one rule went."""
 
     rule: Rule

@@ -6,8 +6,9 @@ Read once from YAML nodes to a fixed depth; nothing here evaluates an expression
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.kit import yamldoc
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
@@ -27,8 +28,7 @@ _LEVELS: Final[dict[str, Level]] = {"none": "none", "read": "read", "write": "wr
 _ALL: Final[dict[str, Level]] = {"read-all": "read", "write-all": "write"}
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One line that gives a token something: `contents: write`, or `write-all` with scope `*`."""
 
     scope: str
@@ -36,8 +36,7 @@ class Grant:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     """What a token may do. `unknown`: no key at all, so the repository's default applies and may be write."""
 
     line: int
@@ -53,16 +52,14 @@ class Permissions:
         return tuple(grant for grant in self.grants if grant.level == "write")
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(Struct, frozen=True):
     event: str
     line: int
     path_filtered: bool = False
     """`paths` or `paths-ignore`: the workflow does not run, and reports nothing, for other changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     line: int
     uses: str | None = None
     uses_line: int = 0
@@ -71,15 +68,13 @@ class Step:
     """Line of the script's first line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """`combinations` is None when the values come from an expression and are not known before it runs."""
 
     combinations: tuple[tuple[tuple[str, str], ...], ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     id: str
     line: int
     name: str | None = None
@@ -90,8 +85,7 @@ class Job:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Workflow:
+class Workflow(Struct, frozen=True):
     path: str
     name: str | None
     triggers: tuple[Trigger, ...]

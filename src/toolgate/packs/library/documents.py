@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 Kind = Literal["paper", "adr", "markdown", "text"]
 KINDS: Final[tuple[Kind, ...]] = ("paper", "adr", "markdown", "text")
@@ -21,8 +22,7 @@ _DECISION_RECORD: Final = re.compile(r"adr-?[0-9]+", re.IGNORECASE)
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+(.+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     path: str
     kind: Kind
     title: str

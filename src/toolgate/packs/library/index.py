@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.packs.library.documents import Document, Kind
 
@@ -38,8 +39,7 @@ WHERE words MATCH ? AND (? IS NULL OR files.kind = ?) AND substr(files.path, 1, 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     id: str
     path: str
     title: str
@@ -47,8 +47,7 @@ class Hit:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """What tells that a file has changed."""
 
     size: int

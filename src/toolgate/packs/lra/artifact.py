@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from toolgate.errors import ToolError
 
@@ -29,8 +30,7 @@ _READ_ENDINGS: Final = (".css", ".js", ".mjs", ".wasm", ".wat")
 _NOT_THE_PAPER: Final = frozenset({"node_modules", "__pycache__"})
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(Struct, frozen=True):
     """`page` names the HTML file; every path is relative to the paper's directory."""
 
     page: str

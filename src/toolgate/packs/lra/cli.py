@@ -202,7 +202,7 @@ def hash(path: PathArgument = Path(), json: Json = False) -> None:  # noqa: A001
 
 def _gather(path: Path) -> Artifact:
     """Read the paper the user named, wherever it is. Raises: ToolError."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from toolgate.packs.lra.artifact import gather
 
@@ -228,8 +228,9 @@ def _prefix(path: Path) -> str:
 
 
 def _render(report: Report, form: str, prefix: str = ".") -> str:
-    from dataclasses import replace
     from posixpath import join, normpath
+
+    from msgspec.structs import replace
 
     from toolgate.kit.render import Checker, render
     from toolgate.model import strictjson

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 
@@ -33,8 +34,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?|[+-]?inf|nan")
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """What an evidence section says should happen."""
 
     module: str
@@ -44,16 +44,14 @@ class Declared:
     tolerance: str = "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A declaration with the module's bytes: all that the sandbox needs, and it travels to a worker process."""
 
     declared: Declared
     module: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     ran: bool
     matched: bool
     detail: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import turbohtml
+from msgspec import Struct
 
 from toolgate.packs.lra import advisories, cff, checks, licences, worker
 from toolgate.packs.lra import page as pages
@@ -36,8 +36,7 @@ _DEPRECATED: Final = {
 """SPDX's own replacements for ids it no longer uses."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
+class _Edit(Struct, frozen=True):
     start: int
     end: int
     text: str

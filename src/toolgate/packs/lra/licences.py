@@ -7,11 +7,12 @@ line breaks, quotation marks and appended instructions do not matter, and one ch
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Final
+
+from msgspec import Struct
 
 MAX_WORDS_AROUND: Final = 900
 """Words before and after the licence itself: the longest appendix of a known text has about 500."""
@@ -19,8 +20,7 @@ MAX_WORDS_AROUND: Final = 900
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Licence:
+class Licence(Struct, frozen=True):
     spdx: str
     """The id the scaffold writes."""
     name: str

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import Struct
 from turbohtml import Namespace
 
 from toolgate.model import strictjson
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 Level = Literal["external", "undecidable", "local"]
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     level: Level
     file: str
     what: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra.licences import LICENCES
@@ -20,8 +20,7 @@ _ORCID: Final = re.compile(r"[0-9]{4}-[0-9]{4}-[0-9]{4}-[0-9]{3}[0-9X]")
 _DATE: Final = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(Struct, frozen=True):
     family: str
     """The family name, or the whole name of an entity (then `given` is empty)."""
     given: str = ""
@@ -33,8 +32,7 @@ class Author:
         return f"{self.given} {self.family}" if self.given else self.family
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     slug: str
     """Directory name; the BibTeX key is made from it."""
     title: str

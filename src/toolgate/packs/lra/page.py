@@ -7,11 +7,11 @@ scripting shows inside `noscript` is.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import turbohtml
+from msgspec import Struct, field
 from turbohtml import Element, Namespace
 
 if TYPE_CHECKING:
@@ -22,16 +22,14 @@ MAX_SELECTOR: Final = 200
 """Characters: a path through 100 000 nested elements helps nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Line and column count from 1; None where the source has no such tag (an implied `html`)."""
 
     line: int | None = None
     column: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     number: str
     id: str
     text: str
@@ -40,8 +38,7 @@ class Claim:
     element: Element
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     source: str
     document: turbohtml.Document
     elements: list[Element] = field(default_factory=list)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra import cff, licences, loads, page, wasm
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from toolgate.packs.lra.artifact import Artifact
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """One place where a rule does not hold. `warns` marks what cannot be decided without running the page."""
 
     message: str
@@ -29,8 +29,7 @@ class Hit:
     warns: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
+class Paper(Struct, frozen=True):
     artifact: Artifact
     page: page.Page
     licence: licences.Licence | None

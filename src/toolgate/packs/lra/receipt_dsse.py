@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolgate.kit import ed25519
 from toolgate.model import strictjson
@@ -17,15 +18,13 @@ MAX_ENVELOPE_BYTES: Final = 2 * MAX_RECEIPT_BYTES
 MAX_SIGNATURES: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     key_id: str
     """A hint which key to try. Never a reason to trust."""
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     payload: bytes
     signatures: tuple[Signature, ...]
     payload_type: str = PAYLOAD_TYPE

@@ -6,9 +6,10 @@ Nobody has to believe this program about its own receipts.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from shlex import quote
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.packs.lra import receipt as forms
 from toolgate.packs.lra import receipt_dsse, receipt_sshsig
@@ -25,8 +26,7 @@ process.exit(ok ? 0 : 1);
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Exploded:
+class Exploded(Struct, frozen=True):
     files: dict[str, bytes]
     commands: dict[str, str]
     """Tool name -> a line for a shell in the directory of the files."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolgate.kit import ed25519
 from toolgate.packs.lra import receipt as forms
@@ -32,8 +33,7 @@ class Word(Enum):
     INVALID = "INVALID"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     word: Word
     reason: str
     form: str = ""
@@ -45,8 +45,7 @@ class Judgement:
     keys: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(Struct, frozen=True):
     form: str
     receipt: Mapping[str, Any]
     keys: tuple[bytes, ...]

@@ -7,8 +7,9 @@ An entry is the DSSE envelope file as written, `receipt-log/00000001.dsse.json`;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from toolgate.kit import merkle, note
 from toolgate.packs.lra import receipt_dsse
@@ -44,8 +45,7 @@ def checkpoint(entries: Sequence[bytes], log_origin: str, signer: note.Signer) -
     return note.sign_checkpoint(note.Checkpoint(log_origin, len(entries), root), signer)
 
 
-@dataclass(frozen=True, slots=True)
-class LogReport:
+class LogReport(Struct, frozen=True):
     size: int
     checkpoint_size: int | None
     problems: tuple[str, ...]

@@ -13,9 +13,10 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.kit import ed25519
 from toolgate.packs.lra.receipt import ReceiptFault
@@ -32,8 +33,7 @@ _OPTION: Final = re.compile(r'([a-z-]+)(?:="([^"]*)")?(?:,|$)', re.IGNORECASE)
 _STAMP: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:([0-9]{2})([0-9]{2})([0-9]{2})?)?Z?")
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted:
+class Trusted(Struct, frozen=True):
     """One line: who, by which key, from when until when (UTC; None = no bound)."""
 
     identity: str
@@ -47,8 +47,7 @@ class Trusted:
         return self.valid_before is None or when < self.valid_before
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True):
     signers: tuple[Trusted, ...] = ()
     threshold: int = 1
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from toolgate.errors import ToolError
 from toolgate.model import strictjson
@@ -28,8 +29,7 @@ _STAMP: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
     entries: tuple[Mapping[str, Any], ...] = ()
     by_url: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_hash: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

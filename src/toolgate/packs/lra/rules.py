@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 Tier = Literal["bronze", "silver", "gold", "advisory"]
 TierName = Literal["NONE", "BRONZE", "SILVER", "GOLD"]
@@ -11,8 +12,7 @@ TIER_NAMES: Final[tuple[TierName, ...]] = ("NONE", "BRONZE", "SILVER", "GOLD")
 """What a paper can be; worst first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     id: str
     tier: Tier
     label: str

@@ -6,9 +6,10 @@ The sample is true and can be checked on the page, so a fresh project holds no p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from html import escape
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra import licences, metadata, shell
@@ -42,8 +43,7 @@ _LABELS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What the author asked for; everything but the name has a default."""
 
     name: str
@@ -54,8 +54,7 @@ class Wishes:
     tier: Tier = "silver"
 
 
-@dataclass(frozen=True, slots=True)
-class Scaffold:
+class Scaffold(Struct, frozen=True):
     name: str
     tier: Tier
     files: dict[str, bytes]

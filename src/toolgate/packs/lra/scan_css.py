@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import tinycss2
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,8 +16,7 @@ _MAY_LOAD: Final = re.compile(r"url\s*\(|@import|image-set|src\s*\(|\\", re.IGNO
 _LOADING_FUNCTIONS: Final = frozenset({"url", "src", "image-set", "-webkit-image-set", "image"})
 
 
-@dataclass(frozen=True, slots=True)
-class CssLoad:
+class CssLoad(Struct, frozen=True):
     url: str
     line: int
     column: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 Kind = Literal["literal", "prefix", "dynamic"]
 
 
-@dataclass(frozen=True, slots=True)
-class JsLoad:
+class JsLoad(Struct, frozen=True):
     """`literal`: this address. `prefix`: an address that begins so. `dynamic`: only running it would tell."""
 
     kind: Kind

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.packs.lra import licences, metadata
 
@@ -25,8 +26,7 @@ WAT_PATH: Final = "wasm/lattice.wat"
 _GAP: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One entry of the contents list."""
 
     id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit import canonical, ed25519, note
@@ -22,14 +23,12 @@ MAX_TRIES: Final = 50
 """Signers of one paper at the same moment; each loses at most one round to each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(Struct, frozen=True):
     envelope: receipt_dsse.Envelope
     flat: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What one signing left behind. `nested` is document 000's view."""
 
     nested: dict[str, Any]

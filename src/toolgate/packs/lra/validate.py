@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
 
 from toolgate.kit.findings import Finding, Severity, fingerprinted
 from toolgate.packs.lra import advisories, checks, paper, rules
@@ -22,8 +23,7 @@ MAX_MESSAGE: Final = 400
 _SEVERITIES: Final[dict[str, Severity]] = {"bronze": "high", "silver": "medium", "gold": "medium", "advisory": "low"}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     page: str
     """The page as the caller named it."""
     tier: TierName

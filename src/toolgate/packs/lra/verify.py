@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from toolgate.kit.render import printable
 from toolgate.packs.lra import evidence, page, paper, scan_css, scan_js, validate, worker
@@ -33,8 +34,7 @@ MAX_STEP: Final = 2000
 Status = Literal["PASS", "FAIL", "INFO"]
 
 
-@dataclass(frozen=True, slots=True)
-class Deployed:
+class Deployed(Struct, frozen=True):
     """What was fetched: the page, its parts by path beside it, and what it refers to but is not there."""
 
     html: bytes
@@ -46,8 +46,7 @@ class Deployed:
         return Artifact(page=PAGE, html=self.html, files=dict(self.files), sizes=sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """Everything the files say about themselves. Plain values: it crosses a process border."""
 
     target_hash: str
@@ -206,8 +205,7 @@ def _facts(subject: paper.Paper) -> dict[str, Any]:
 # -- the report ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     status: Status
     text: str
 

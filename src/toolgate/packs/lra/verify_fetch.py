@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from toolgate import __version__
 from toolgate.errors import ToolError
@@ -29,8 +31,7 @@ VERIFIER: Final = f"toolgate {__version__}"
 Progress = Callable[[int, int | None, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     url: str
     """As looked up or given; the receipt has the redirects."""
     steps: tuple[verify.Step, ...]

@@ -7,12 +7,12 @@ carries a small-order part. Try-and-increment takes time that depends on alpha, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha512
 from hmac import compare_digest
 from typing import Final
 
+from msgspec import Struct
 from nacl import bindings as sodium
 from nacl.exceptions import RuntimeError as SodiumError
 
@@ -34,8 +34,7 @@ class VrfFault(ValueError):
     """The key, proof or alpha is not one this suite takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     output: bytes
     proof: bytes
     public_key: bytes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from html import escape
 from typing import Final
+
+from msgspec import Struct
 
 from toolgate.packs.lra.build.faults import BuildFault
 from toolgate.packs.lra.lines import LineIndex
@@ -27,8 +28,7 @@ _SYMBOLS: Final = {
 _COMMAND: Final = re.compile(r"\\([A-Za-z]+)\s*(?:\{\})?|\\([&%$#_{} ])")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     key: str
     kind: str
     fields: dict[str, str]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit import yamldoc
@@ -22,16 +23,14 @@ MAX_CLAIMS: Final = 100
 _FENCE: Final = "---"
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSource:
+class ClaimSource(Struct, frozen=True):
     text: str
     evidence: str
     """An id of the page, or nothing."""
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
+class Front(Struct, frozen=True):
     title: str
     authors: tuple[metadata.Author, ...]
     date: str
@@ -81,8 +80,7 @@ def read(source: str, file: str) -> Front:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     root: yamldoc.Mapping
     file: str
 

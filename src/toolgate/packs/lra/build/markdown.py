@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec import Struct, field
 
 from toolgate.packs.lra.build.faults import BuildFault
 from toolgate.packs.lra.build.math import FormulaFault, to_mathml
@@ -31,8 +31,7 @@ _RESERVED: Final = frozenset({"claims", "references", "citation"})
 """Sections that are made from the front matter and the bibliography."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodySection:
+class BodySection(Struct, frozen=True):
     id: str
     title: str
     """HTML; empty for text before the first heading."""
@@ -41,8 +40,7 @@ class BodySection:
     """Plain text of the paragraphs: for an abstract written in the body."""
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     file: str
     first_line: int
     """The line of the file on which the body begins."""
