@@ -13,14 +13,14 @@ A status number, a JSON-RPC code or an exit code for a verdict stands in `VERDIC
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
 
 
-class Happening(Enum):
+class Happening(StrEnum):
     """What happened to a call. The value is the word used in logs."""
 
     OK = "ok"
@@ -100,7 +100,7 @@ class Refusal(ToolgateError):
     """
 
     def __init__(self, happening: Happening, text: str = "", **details: Any) -> None:
-        super().__init__(text or happening.value)
+        super().__init__(text or happening)
         self.happening = happening
         self.text = text
         self.details: dict[str, Any] = details

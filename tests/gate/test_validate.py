@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolgate.errors import CanonicalError
-from toolgate.gate.explain import MAX_FAULTS, Explainer
+from toolgate.gate.explain import MAX_FAULTS, MAX_POINTER, Explainer
 from toolgate.gate.validate import SchemaRegistry
 from toolgate.model.tool import Result, Tool
 
@@ -290,6 +290,12 @@ def test_what_nobody_can_explain_is_not_valid_all_the_same(monkeypatch: pytest.M
     validator = SchemaRegistry().compile({"not": {}})
     monkeypatch.setattr(Explainer, "by_library", lambda *_: [])
     assert [fault.reason for fault in validator.faults({})] == ["invalid_arguments"]
+
+
+def test_a_name_that_a_caller_made_up_is_not_echoed_at_length() -> None:
+    validator = SchemaRegistry().compile({"type": "object", "properties": {}, "additionalProperties": False})
+    (fault,) = validator.faults({"x" * 500_000: 1})
+    assert len(fault.pointer) == MAX_POINTER
 
 
 def test_many_unknown_arguments_are_told_up_to_a_limit() -> None:

@@ -20,6 +20,8 @@ from msgspec import Struct
 
 MAX_FAULTS: Final = 20
 """Faults told to a caller: enough to fix a request in one go, bounded for hostile ones."""
+MAX_POINTER: Final = 1024
+"""Characters of a pointer: no place in a schema is so deep, and a name that a caller made up is not echoed at length."""
 EXACT_INTEGER: Final = "x-exact-integer"
 """Our own keyword; see `toolgate.gate.validate`. To a caller it is a fault of the type."""
 
@@ -189,4 +191,4 @@ def _wrong(subschema: Mapping[str, Any], pointer: str, name: str, keyword: str, 
 
 
 def _pointer(parts: Iterable[str | int]) -> str:
-    return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])
+    return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])[:MAX_POINTER]

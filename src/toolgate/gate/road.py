@@ -99,7 +99,8 @@ class Road(Struct, frozen=True):
         acts = tool.effect != "read"
         self.under_way.add(ticket)
         try:
-            if faults := self._validate_in(ticket):  # 4
+            faults = self._validate_in(ticket)  # 4
+            if faults:
                 acts, outcome = False, _bad_arguments(faults)
             else:
                 if acts:
@@ -116,7 +117,8 @@ class Road(Struct, frozen=True):
             self.under_way.discard(ticket)
             if ticket.execution is None:
                 ticket.release()  # no handler holds it any more
-        outcome = self._validate_out(ticket, outcome)  # 7
+        if not faults:
+            outcome = self._validate_out(ticket, outcome)  # 7
         environment, notes = self.environment()
         envelope = normalize_response(  # 8
             outcome.result,
@@ -300,14 +302,16 @@ _NOT_WRITTEN = "The audit log cannot be written."
 
 
 def _bad_arguments(faults: Sequence[Fault]) -> Outcome:
+    """What no tool has seen needs no step 7: the data is ours."""
     reason = faults[0].reason
     data = {"reason": reason, "errors": [fault.as_json() for fault in faults]}
-    return Outcome(Happening.BAD_ARGUMENTS, error_result("INVALID_INPUT", reason, data), reason)
+    result = error_result("INVALID_INPUT", reason, data)
+    return Outcome(Happening.BAD_ARGUMENTS, result, reason, data_json=strictjson.dumps(data))
 
 
 def _error_of(happening: Happening, code: str | None, reason: str | None) -> dict[str, str | None]:
     """What the log keeps of a failure: which rule decided. Never a text, never a value."""
-    return {"happening": happening.value, "code": code, "reason": reason}
+    return {"happening": happening, "code": code, "reason": reason}
 
 
 def _details_of(outcome: Outcome) -> dict[str, Any]:
