@@ -397,6 +397,27 @@ MUTATIONS = (
         "tests/gate/test_strictjson.py",
     ),
     Mutation(
+        "json: anything reads like our own writing",
+        "src/toolgate/model/strictjson.py",
+        "orjson.dumps(value, option=_PLAIN) == data and ",
+        "",
+        "tests/gate/test_strictjson.py",
+    ),
+    Mutation(
+        "json: NUL in our own writing",
+        "src/toolgate/model/strictjson.py",
+        "not _may_hold_nul(data) and ",
+        "",
+        "tests/gate/test_strictjson.py",
+    ),
+    Mutation(
+        "json: depth of our own writing",
+        "src/toolgate/model/strictjson.py",
+        " and _opened(data) <= MAX_DEPTH:",
+        ":",
+        "tests/gate/test_strictjson.py",
+    ),
+    Mutation(
         "json: big integers",
         "src/toolgate/model/strictjson.py",
         "if not -MAX_SAFE_INTEGER <= one <= MAX_SAFE_INTEGER:",

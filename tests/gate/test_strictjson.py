@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -116,6 +117,57 @@ def test_the_quick_scan_never_lets_through_what_the_walk_refuses(number: str) ->
         assert bad
     else:
         assert not bad
+
+
+def outcome(read: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return repr(read(data))  # 1, 1.0 and True are equal, and are not the same
+    except JsonFault as fault:
+        return fault.reason
+
+
+SPELLINGS: tuple[Callable[[Any], bytes], ...] = (
+    strictjson.dumps,
+    strictjson.dumps_sorted,
+    strictjson.dumps_pretty,
+    lambda value: json.dumps(value).encode(),
+    lambda value: json.dumps(value, separators=(",", ":")).encode(),
+    lambda value: json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"),
+)
+odd_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec=None), max_size=6)
+    | st.sampled_from(["\0", "\ud800", "[[[[", 2**53, 2**53 - 1, -(2**53), 1e16, 1e-7, -0.0]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400)
+@given(odd_values, st.sampled_from(SPELLINGS), st.integers(0, 40))
+def test_what_reads_like_our_own_writing_is_read_as_strictly(
+    value: Any, spelling: Callable[[Any], bytes], depth: int
+) -> None:
+    nested = reduce(lambda below, _: [below], range(depth), value)
+    try:
+        data = spelling(nested)
+    except TypeError:  # orjson's own limits
+        return
+    assert outcome(strictjson.loads, data) == outcome(strictjson._read_strictly, data)
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_hostile_reads_like_our_own_writing(data: bytes) -> None:
+    assert outcome(strictjson.loads, data) == outcome(strictjson._read_strictly, data) == "malformed_json"
+
+
+@given(spelt, spelt)
+def test_numbers_in_any_spelling_are_read_alike(one: str, other: str) -> None:
+    data = f'{{"a":{one},"b":[{other}]}}'.encode()
+    assert outcome(strictjson.loads, data) == outcome(strictjson._read_strictly, data)
 
 
 @given(values)

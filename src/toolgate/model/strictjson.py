@@ -18,17 +18,25 @@ MAX_BYTES: Final = 1024 * 1024
 """Body size in bytes: the largest argument object of any tool is far below, and one decode must stay under a few ms."""
 MAX_DEPTH: Final = 32
 """Nesting levels: no schema of ours is deeper than 8; recursion attacks start in the hundreds."""
+PLAIN_BYTES: Final = 16 * 1024
+"""Texts up to this size are first read as if our own writer had made them, which takes half the time where it is true:
+clients write without blanks. Where it is not, a longer text would have been read in vain."""
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest integer that every JSON reader in the field reads as the same number."""
 
 
-_SHAPES: Final = {**dict.fromkeys(b"0123456789", b"0"), **dict.fromkeys(b"eE", b"e"), **dict.fromkeys(b"[{", b"[")}
+_SHAPES: Final = {**dict.fromkeys(b"0123456789", b"0"), **dict.fromkeys(b"eE", b"e")}
 _SHAPE: Final = b"".join(_SHAPES.get(byte, b"+" if byte == ord("+") else b" ") for byte in range(256))
-"""Digits become 0, an exponent's letter e, what opens a level [, a plus stays, anything else is a blank."""
+"""Digits become 0, an exponent's letter e, a plus stays, anything else is a blank."""
 
 
-_PLAIN: Final = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-"""Encode the types that JSON has, and nothing that would have to be turned into one of them."""
+_PLAIN: Final = (
+    orjson.OPT_PASSTHROUGH_SUBCLASS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_STRICT_INTEGER
+)
+"""Encode the types that JSON has, and nothing that would have to be turned into one of them; no integer beyond 2^53-1."""
 
 
 class JsonFault(ValueError):
@@ -46,6 +54,19 @@ def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     """
     if len(data) > max_bytes:
         raise JsonFault("body_too_large", f"the JSON text is larger than {max_bytes} bytes")
+    if len(data) <= PLAIN_BYTES:
+        try:
+            value = orjson.loads(data)
+            # What our own writer makes of it is it: so no key came twice, and every number is as short as it can be.
+            if orjson.dumps(value, option=_PLAIN) == data and not _may_hold_nul(data) and _opened(data) <= MAX_DEPTH:
+                return value
+        except (TypeError, ValueError):
+            pass  # the strict reader says what is wrong
+    return _read_strictly(data)
+
+
+def _read_strictly(data: bytes) -> Any:
+    """What every reader reads alike, however it is written. Raises: JsonFault: `malformed_json`."""
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
     except ValueError as fault:
@@ -69,7 +90,7 @@ def encode_checked(value: Any) -> bytes:
         _check(value)
         raise JsonFault("malformed_json", "a text is not Unicode") from None
     # Reading it back shows in C what a walk over the value would: a tuple, NaN or UUID comes back as something else.
-    if orjson.loads(encoded) != value or _may_be_odd(encoded):
+    if orjson.loads(encoded) != value or _may_hold_nul(encoded) or _opened(encoded) > MAX_DEPTH:
         _check(value)
     return encoded
 
@@ -80,13 +101,22 @@ def _may_be_odd(data: bytes) -> bool:
     A few scans in C instead of a walk in Python. Nesting cannot be deeper than there are opening brackets; NUL has one
     spelling; an integer beyond 2^53 has 16 digits; an overflow has 16 digits or an exponent of three.
     """
-    # find, not in: for bytes, `in` first tries the needle as a number, which makes and drops an exception.
-    if data.find(b"\\") >= 0 and data.find(rb"\u0000") >= 0:
+    if _may_hold_nul(data) or _opened(data) > MAX_DEPTH:
         return True
     shape = data.translate(_SHAPE)
-    if shape.count(b"[") > MAX_DEPTH or shape.find(b"0000000000000000") >= 0:
+    if shape.find(b"0000000000000000") >= 0:
         return True
     return shape.find(b"0e") >= 0 and (shape.find(b"0e0") >= 0 or shape.find(b"0e+") >= 0)
+
+
+def _may_hold_nul(data: bytes) -> bool:
+    # find, not in: for bytes, `in` first tries the needle as a number, which makes and drops an exception.
+    return data.find(b"\\") >= 0 and data.find(rb"\u0000") >= 0
+
+
+def _opened(data: bytes) -> int:
+    """How many arrays and objects begin, at most: brackets in a text count, too."""
+    return data.count(b"[") + data.count(b"{")
 
 
 def _place(text: str) -> str:
