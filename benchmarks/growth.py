@@ -20,12 +20,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import machine, ours, peers, plots, report
 from benchmarks.servers import Running, WrongAnswers, first_answer
 from benchmarks.trials import in_turn, tell
 from toolgate.policy.manifest import MANIFEST_FILE, default_file
+
+if TYPE_CHECKING:
+    from toolgate.app import App
 
 KB = 1000
 ARGUMENT_BYTES = (KB, 10 * KB, 100 * KB, 1000 * KB)
@@ -128,6 +131,7 @@ def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
     Each log is removed before the next one grows, so the disk holds one at a time.
     """
     record: Points = {}
+    beside: Points = {}
     start: Points = {}
     verify: Points = {}
     length = 10
@@ -136,10 +140,13 @@ def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
             tell(f"no room on disk for a log of {length} records: left out")
             break
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            record[str(length)] = _append(ours.make(Path(place) / "home"), length, size.rounds)
+            record[str(length)], new = _next_record(Path(place), length, size.rounds)
+            beside[str(length)] = [long / short for long, short in zip(record[str(length)], new, strict=True)]
         with tempfile.TemporaryDirectory(dir=folder) as place:
             deployment = ours.make(Path(place) / "home")
-            _append(deployment, length, 0)
+            app = _logging(deployment)
+            _append(app, length)
+            asyncio.run(app.close())
             start[str(length)] = [_start(deployment) for _ in range(size.rounds)]
             rounds = 1 if length >= VERIFY_ONCE_FROM else size.rounds
             verify[str(length)] = [_verify(deployment) for _ in range(rounds)]
@@ -148,6 +155,9 @@ def ledger(folder: Path, size: Size, most: int) -> dict[str, dict[str, Any]]:
         length *= 10
     return {
         "ledger-record": curve("Cost of the next record, by length of the log", "records", "CPU µs a record", record),
+        "ledger-beside": curve(
+            "Cost of the next record, against one of a new log at the same moment", "records", "x", beside
+        ),
         "ledger-start": curve("Start to first answer, by length of the log", "records", "s", start),
         "ledger-verify": curve(
             "toolgate audit verify, its own start included, by length of the log", "records", "s", verify, linear=True
@@ -166,25 +176,38 @@ def _start(deployment: ours.Deployment) -> float:
         return first_answer(server)
 
 
-def _append(deployment: ours.Deployment, length: int, rounds: int) -> list[float]:
-    """Write one run of `length` records, then time `rounds` times what comes next: CPU µs a record."""
+def _next_record(place: Path, length: int, rounds: int) -> tuple[list[float], list[float]]:
+    """CPU µs of what follows `length` records, and of as many records in a new log, measured in turn.
+
+    A disk that is still busy with a long log slows every write, so a cost alone does not show what the log's length does.
+    """
+    long, new = (_logging(ours.make(place / name)) for name in ("long", "new"))
+    _append(long, length)
+    found: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for app, costs in zip((long, new), found, strict=True):
+            before = time.thread_time()
+            _append(app, SAMPLE)
+            costs.append((time.thread_time() - before) / SAMPLE * 1e6)
+    for app in (long, new):
+        asyncio.run(app.close())
+    return found
+
+
+def _logging(deployment: ours.Deployment) -> App:
     from benchmarks.deployment import bench_home  # noqa: F401 (importing it makes the bench pack known here)
-    from benchmarks.ledger import entry
     from toolgate.app import build
     from toolgate.config import load_settings
 
-    app = build(load_settings(deployment.home, {}, {}))
+    return build(load_settings(deployment.home, {}, {}))
+
+
+def _append(app: App, count: int) -> None:
+    from benchmarks.ledger import entry
+
     append, one = app.road.ledger.append, entry()
-    for _ in range(length):
+    for _ in range(count):
         append(one)
-    found = []
-    for _ in range(rounds):
-        before = time.thread_time()
-        for _ in range(SAMPLE):
-            append(one)
-        found.append((time.thread_time() - before) / SAMPLE * 1e6)
-    asyncio.run(app.close())
-    return found
 
 
 SERVED = (tools, keys, arguments, connections)

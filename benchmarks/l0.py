@@ -12,7 +12,6 @@ import json
 import random
 import statistics
 import time
-from itertools import starmap
 
 from toolgate.packs.governance.l0 import NAMES, TARGET_NS, Prepared, fused, run_block
 
@@ -59,8 +58,8 @@ def amortised(rounds: int = 200) -> list[float]:
 
 def clock_reads(number: int = 100_000) -> float:
     """Nanoseconds between two reads of the clock with nothing between them."""
-    pairs = ((time.monotonic(), time.monotonic()) for _ in range(number))
-    return statistics.median(starmap(lambda a, b: (b - a) * 1e9, pairs))
+    pairs = [(time.monotonic(), time.monotonic()) for _ in range(number)]
+    return statistics.median([(after - before) * 1e9 for before, after in pairs])
 
 
 def summary(values: list[float]) -> dict[str, float]:

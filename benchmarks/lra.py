@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from benchmarks.stats import Spread, spread
 from toolgate.packs.lra.artifact import Artifact
@@ -62,7 +63,7 @@ def main() -> int:
     growth = measured["10000 KB"].median / (10 * measured["1000 KB"].median)
     held = measured["100 KB"].median <= GOAL_100_KB_MS and growth <= GOAL_GROWTH
     if asked.json:
-        rows = {name: one.as_json() for name, one in measured.items()}
+        rows = {name: asdict(one) for name, one in measured.items()}
         sys.stdout.write(json.dumps({"cpu_ms": rows, "growth": growth, "held": held}) + "\n")
     else:
         for name, one in measured.items():
