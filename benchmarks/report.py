@@ -95,7 +95,7 @@ LIMIT = """
 
 In process, one call from the bytes of an HTTP request to the bytes of its answer costs about twice the goal. Timed alone,
 in a loop each, the steps sum to less than 30 µs; one after the other they cost twice that. Counted with cachegrind, a call
-runs some 280 000 instructions and misses a first-level instruction cache of 32 KB 7 500 times: the interpreter and the five
+runs some 260 000 instructions and misses a first-level instruction cache of 32 KB 7 400 times: the interpreter and the five
 libraries under it are larger than that cache, so each step finds it cold. Only less work helps, and each step that is left
 keeps a promise.
 
