@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ledger import world
-from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, numbered, opened
+from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, no_space, numbered, opened
 from toolgate.errors import LedgerUnavailable
 from toolgate.ledger import LocalLedger, Rules
-
-
-def no_space(descriptor: int, data: bytes) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def calls(directory: Path) -> list[str]:

@@ -247,11 +247,8 @@ def test_an_outcome_that_could_not_be_written_is_told_at_the_next_start(tmp_path
 def test_a_flood_is_not_hidden_behind_a_log_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(descriptor: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with opened(tmp_path / "log") as ledger:
-        monkeypatch.setattr(os, "write", full)
+        monkeypatch.setattr(os, "write", world.no_space)
         for number in range(50):
             with pytest.raises(LedgerUnavailable):
                 ledger.append(numbered(world.ANONYMOUS, number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -108,6 +109,11 @@ def segments(directory: Path) -> list[Path]:
 
 def check(directory: Path, ledger: LocalLedger, **more: Any) -> Report:
     return verify(directory, [ledger.verifier], **more)
+
+
+def no_space(descriptor: int, data: bytes) -> int:
+    """Stands for `os.write` on a full disk."""
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def python(code: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 from collections.abc import Iterator
@@ -83,10 +82,6 @@ def answers(wire: Wire) -> list[tuple[int, Any]]:
     return found
 
 
-def no_space(descriptor: int, data: bytes) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
 @pytest.mark.parametrize("path", FACES)
 def test_answers_of_one_turn_leave_together_after_all_their_records(
     desk: Desk, path: str, monkeypatch: pytest.MonkeyPatch
@@ -130,7 +125,7 @@ def test_when_the_log_fails_every_held_answer_says_so_and_none_is_lost(
     connections = [desk.connect() for _ in range(3)]
     for number, (protocol, _) in enumerate(connections):
         protocol.data_received(desk.request(number, path))
-    monkeypatch.setattr(os, "write", no_space)
+    monkeypatch.setattr(os, "write", world.no_space)
     desk.loop.end_turn()
     monkeypatch.undo()
     for number, (_, wire) in enumerate(connections):
@@ -151,7 +146,7 @@ def test_an_answer_without_a_record_does_not_suffer_from_the_log(desk: Desk, mon
     (calling, _), (asking, wire) = desk.connect(), desk.connect()
     calling.data_received(desk.request(1))
     asking.data_received(b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n")
-    monkeypatch.setattr(os, "write", no_space)
+    monkeypatch.setattr(os, "write", world.no_space)
     desk.loop.end_turn()
     assert answers(wire) == [(200, {"status": "ok"})]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ import pytest
 
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, environment
+from tests.ledger import world
 from toolgate.faces.rpc import RpcFace
 from toolgate.servers.stdio import StdioServer
 
@@ -197,15 +197,12 @@ def test_a_burst_is_answered_after_all_its_records(home: Home) -> None:
 
 
 def test_when_the_log_fails_a_burst_is_told_so_line_by_line(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_space(descriptor: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     before = len(home.calls())
     real = StdioServer._flush
 
     async def flush(server: StdioServer) -> None:
         with monkeypatch.context() as full:
-            full.setattr(os, "write", no_space)
+            full.setattr(os, "write", world.no_space)
             await real(server)
 
     monkeypatch.setattr(StdioServer, "_flush", flush)

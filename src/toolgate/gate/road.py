@@ -8,7 +8,7 @@
     6. run            deadline, cancellation; any exception becomes a typed outcome.
     7. validate out   the same rigour for what the tool returns.
     8. floor          tier x environment clamps; pure, total, last.
-    9. outcome        the record of the result is written before the answer leaves.
+    9. outcome        the record of the result is written before the answer leaves: here, or by a server that holds it.
 
 A status line must be known before a protocol layer speaks, so the road is cut after step 3: `enter` gives a ticket that
 owns the caller's slot, and nothing can `travel` without one. A refusal of steps 1-3 is written down by `refuse`.

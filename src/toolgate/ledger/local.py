@@ -220,7 +220,7 @@ class LocalLedger:
         """Behind what was gathered, in the same write. If that fails, what was gathered goes on waiting for `flush`."""
         if self._failed or self._closed:
             self._refuse_if_over()
-        self._hand_over([*self._gathered, line] if self._gathered else [line])
+        self._hand_over([*self._gathered, line])
         return self._chain(line)
 
     def _gather(self, line: bytes) -> Place:
