@@ -14,8 +14,11 @@ import sys
 import time
 from itertools import pairwise
 
-from toolgate.packs.governance.analysis import Origin, analyse, judge, report
-from toolgate.packs.governance.repository import PROTECTION, Repository, parse
+from toolgate.packs.governance.analysis.report import report
+from toolgate.packs.governance.analysis.weigh import AnalysisRequest, weigh
+from toolgate.packs.governance.repository.model import Repository, parse
+from toolgate.packs.governance.repository.protection import CLASSIC
+from toolgate.packs.governance.rules.catalogue import judge
 
 SHA = "8f4b7f84864484a7bf31766abe9204da3cbe65b3"
 ROUNDS = 3
@@ -60,7 +63,7 @@ jobs:
 def files(number: int) -> list[tuple[str, bytes]]:
     contexts = [f"Build {i} (ubuntu-latest, 3.11)" for i in range(REQUIRED_CHECKS)]
     protection = json.dumps({"required_status_checks": {"contexts": contexts}}).encode()
-    return [(PROTECTION, protection), *((f".github/workflows/w{i}.yml", workflow(i)) for i in range(number))]
+    return [(CLASSIC, protection), *((f".github/workflows/w{i}.yml", workflow(i)) for i in range(number))]
 
 
 def measure(number: int) -> dict[str, float]:
@@ -74,17 +77,7 @@ def measure(number: int) -> dict[str, float]:
         repository = Repository({file.path: file for file in parsed})
         verdicts = judge(repository)
         after_judge = time.process_time()
-        report(
-            analyse(
-                mode="pull_request",
-                strict=False,
-                origin=Origin(),
-                repository=repository,
-                verdicts=verdicts,
-                suppressions={},
-                drift=None,
-            )
-        )
+        report(weigh(AnalysisRequest("pull_request"), repository, verdicts, now=0))
         end = time.process_time()
         took = {"parse": after_parse - start, "judge": after_judge - after_parse, "report": end - after_judge}
         best = {name: min(best[name], seconds * 1000) for name, seconds in took.items()}

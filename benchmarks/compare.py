@@ -1,12 +1,15 @@
 """Toolgate beside other MCP servers, on this machine, in one run. `make bench`; `make bench-quick` is the short form.
 
     python -m benchmarks.compare [--quick] [--out FILE]
+    python -m benchmarks.compare --against COMMIT [--quick] [--out FILE]
 
 Builds one virtual environment a peer (in .cache/bench), measures in interleaved rounds, checks every answer and the audit
 log, prints the tables. The full form also writes benchmarks/results/comparison.json and docs/benchmarks.md; the short form
 keeps its tables beside its numbers, as Markdown.
+With --against the only peer is an older commit of ours: a tag, a branch, a hash or HEAD~5. It is exported and built in the
+cache; five minutes in the full form, two in the short one.
 Exit 1: our server answered wrongly, or its audit log does not hold every answer. A peer that does not install or answers
-wrongly is left out, and the tables say so. Speed never fails a run.
+wrongly is left out, and the tables say so. Exit 2: there is no such commit, or it cannot be built. Speed never fails a run.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, peers, report, trials
+from benchmarks import against, machine, peers, report, trials
+from benchmarks.checkouts import CannotBuild
 from benchmarks.field import Field
 from benchmarks.ours import AuditFault
 from benchmarks.servers import WrongAnswers
@@ -49,23 +53,47 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="about a minute; writes no documentation")
     parser.add_argument("--out", type=Path, help="where the results go as JSON")
+    parser.add_argument("--against", metavar="COMMIT", help="only this tree and an older commit of it")
     options = parser.parse_args()
     machine.require_linux()
     try:
-        results = measure(trials.QUICK if options.quick else trials.FULL, Field(peers.install_all()))
+        if options.against is not None:
+            return _against(options.against, options.out, quick=options.quick)
+        return _beside_peers(options.out, quick=options.quick)
     except (WrongAnswers, AuditFault) as fault:
         print(f"stopped: {fault}", file=sys.stderr)
         return 1
-    out = options.out or (peers.CACHE / "quick.json" if options.quick else report.COMPARISON)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _beside_peers(chosen: Path | None, *, quick: bool) -> int:
+    results = measure(trials.QUICK if quick else trials.FULL, Field(peers.install_all()))
+    out = chosen or (peers.CACHE / "quick.json" if quick else report.COMPARISON)
+    found = f"{report.conditions(results)}\n\n{report.tables(results)}"
+    _write(results, out, found if quick else None)
     if out == report.COMPARISON:
         report.write()
-    found = f"{report.conditions(results)}\n\n{report.tables(results)}"
-    if options.quick:
-        out.with_suffix(".md").write_text(found + "\n")
     print(found)
     return 0
+
+
+def _against(commit: str, chosen: Path | None, *, quick: bool) -> int:
+    try:
+        results = against.measure(against.QUICK if quick else against.FULL, commit)
+    except CannotBuild as fault:
+        print(f"stopped: {fault}", file=sys.stderr)
+        return 2
+    found = against.tables(results)
+    _write(results, chosen or peers.CACHE / f"against-{results['against']}.json", found)
+    print(found)
+    return 0
+
+
+def _write(results: dict[str, Any], out: Path, tables: str | None) -> None:
+    """The numbers as JSON and, beside them, the tables as Markdown."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    if tables is not None:
+        out.with_suffix(".md").write_text(tables + "\n")
 
 
 if __name__ == "__main__":

@@ -24,15 +24,15 @@ from statistics import median
 from typing import Any
 
 from toolgate.kit.ed25519 import SigningKey
-from toolgate.packs.consensus import engine
+from toolgate.packs.consensus.arbiter import engine
+from toolgate.packs.consensus.arbiter.store import lock_replica, record
 from toolgate.packs.consensus.domain import vrf
 from toolgate.packs.consensus.domain.arbiters import Network, sender_id
 from toolgate.packs.consensus.domain.evidence import Equivocation, certificate_of, verify
 from toolgate.packs.consensus.domain.messages import ACCEPT, Statement, Vote, decode
 from toolgate.packs.consensus.domain.rounds import Round
-from toolgate.packs.consensus.store import enter, record
 from toolgate.packs.consensus.tables import MIGRATIONS, STORE
-from toolgate.powers.sql import SqlStores
+from toolgate.powers.stores import OpenStores
 
 BLOCKS = 25
 STATEMENT = Statement(sha256(b"root").digest(), sha256(b"rule").digest(), ACCEPT)
@@ -147,12 +147,12 @@ def memory_of_a_round(network: Network) -> int:
 
 def store_figures(folder: Path) -> list[Figure]:
     network = network_of(100)
-    stores = SqlStores({}, folder, MIGRATIONS)
+    stores = OpenStores({}, folder, MIGRATIONS)
     numbers = iter(range(1, 10_000_000))
 
     async def take_in(votes: Sequence[Vote]) -> None:
         store = stores.get(STORE)
-        await store.run(lambda c: record(c, enter(c, network), votes, source="benchmark", recorded="now"))
+        await store.run(lambda c: record(c, lock_replica(c, network), votes, source="benchmark", recorded="now"))
 
     async def durable() -> tuple[list[float], list[float]]:
         singles, groups = [], []
@@ -181,8 +181,10 @@ def store_figures(folder: Path) -> list[Figure]:
     asyncio.run(fill())
     stores.close()
     start = time.perf_counter()
-    again = SqlStores({}, folder, MIGRATIONS)
-    found: Any = asyncio.run(again.get(STORE).run(lambda c: (engine.status(c, network), engine.look(c, network, 9000))))
+    again = OpenStores({}, folder, MIGRATIONS)
+    found: Any = asyncio.run(
+        again.get(STORE).run(lambda c: (engine.status(c, network), engine.read_round(c, network, 9000)))
+    )
     restart = time.perf_counter() - start
     again.close()
     assert sum(found[0].levels.values()) >= 10_000

@@ -34,7 +34,7 @@ KB = 1000
 ARGUMENT_BYTES = (KB, 10 * KB, 100 * KB, 1000 * KB)
 TOOLS = (1, 10, 100)
 MANIFEST_ROWS = 1000
-"""The most that a policy manifest may hold; the packaged rows are among them, so fewer tools are served."""
+"""The packaged rows are among them, so fewer tools are served."""
 KEYS = (1, 10, 100, 10_000)
 CONNECTIONS = (1, 4, 16, 64, 256)
 RECORDS = 10_000_000
@@ -87,7 +87,7 @@ def tools(folder: Path, size: Size) -> dict[str, Any]:
     packaged = len(json.loads(default_file(MANIFEST_FILE).read_bytes())["tools"])
     counts = (*TOOLS, MANIFEST_ROWS - packaged)
     made = _deployments(folder, "tools", counts, lambda home, count: ours.make(home, tools=count - 1))
-    axis = f"tools served; the last manifest is full, with {plots.count(MANIFEST_ROWS)} rows"
+    axis = f"tools served; the last manifest has {plots.count(MANIFEST_ROWS)} rows"
     return curve("Cost of a call, by number of tools", axis, "CPU µs a call", over_deployments(made, size))
 
 

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from toolgate.ledger import LocalLedger, Rules, open_ledger
 from toolgate.ledger.files import runs_in
-from toolgate.ledger.verify import verify
+from toolgate.ledger.reading.verify import verify
 from toolgate.model.call import Caller, Wire
 from toolgate.model.clock import RandomIds, SystemClock, rfc3339
-from toolgate.model.record import Entry
+from toolgate.model.record import LedgerEntry
 
 AIM_RECORD_US = 8.0
 AIM_VERIFY_RATIO = 5.0
@@ -34,8 +34,8 @@ BURST = 1024
 """Short rounds, of four checkpoints each: on a shared machine some of them find the core to themselves."""
 
 
-def entry() -> Entry:
-    return Entry(
+def entry() -> LedgerEntry:
+    return LedgerEntry(
         event="outcome",
         wire=Wire("mcp", "http", "/mcp"),
         ids=RandomIds().for_call(None, None),

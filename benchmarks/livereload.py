@@ -27,7 +27,7 @@ from queue import Queue
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.stats import quantile, spread
-from toolgate.packs.lra.scaffold import Wishes, scaffold
+from toolgate.packs.lra.build.scaffold import ScaffoldOptions, scaffold
 
 GOAL_MS = 150.0
 """Below this a change seems to follow the key press itself."""
@@ -143,7 +143,7 @@ def edit(index: Path, text: str, word: str, pages: list[Page], ear: Ear, way: st
 
 
 def planted(directory: Path) -> Path:
-    for name, data in scaffold(Wishes("bench", "2026-11-15", "A paper to measure", tier="gold")).files.items():
+    for name, data in scaffold(ScaffoldOptions("bench", "2026-11-15", "A paper to measure", tier="gold")).files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(data)
     return directory

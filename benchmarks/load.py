@@ -79,7 +79,7 @@ class Tally:
     wrong: int = 0
     examples: list[str] = field(default_factory=list)
     receipts: list[str] = field(default_factory=list)
-    statuses: Counter[int] = field(default_factory=Counter)
+    statuses: Counter[int | str] = field(default_factory=Counter)
     seconds: float = 0.0
     cpu_seconds: float | None = None
     memory_mib: float | None = None
@@ -117,14 +117,21 @@ class HttpLink:
     depth = 1
 
     def __init__(self, plan: Plan, exchange: wire.Exchange, index: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", plan.port), timeout=PATIENCE_S)
+        self._port = plan.port
+        self._key = plan.keys[index % len(plan.keys)] if plan.keys else None
+        self._exchange = exchange
+        self.pending: dict[int, float] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        """Also again, where the server has said that it closes the connection: strangers are answered so often on one."""
+        self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        key = plan.keys[index % len(plan.keys)] if plan.keys else None
-        session = self._handshake(plan.port, key) if exchange.face == "handshake" else None
-        self._request = exchange.requests(head=exchange.headers(plan.port, key, session))
+        session = self._handshake(self._port, self._key) if self._exchange.face == "handshake" else None
+        self._request = self._exchange.requests(head=self._exchange.headers(self._port, self._key, session))
         self._socket.setblocking(False)  # a socket with a timeout polls before each send and each receive
         self._received = b""
-        self.pending: dict[int, float] = {}
+        self.over = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -147,7 +154,8 @@ class HttpLink:
         answer = split_response(self._received)
         if answer is None:
             return []
-        status, _, body, self._received = answer
+        status, head, body, self._received = answer
+        self.over = says_close(head)
         return [(next(iter(self.pending)), status, orjson.loads(body) if body else None)]
 
     def close(self) -> None:
@@ -201,6 +209,11 @@ def status_and_length(head: bytes) -> tuple[int, int]:
     return status, int(length or 0)
 
 
+@lru_cache(maxsize=64)
+def says_close(head: bytes) -> bool:
+    return (header(head, b"connection") or "").lower() == "close"
+
+
 def header(head: bytes, name: bytes) -> str | None:
     start = head.lower().find(b"\r\n" + name + b":")
     if start < 0:
@@ -211,6 +224,8 @@ def header(head: bytes, name: bytes) -> str | None:
 
 class PipeLink:
     """A server over stdio: one JSON message a line, many in flight; answers may come in any order."""
+
+    over = False
 
     def __init__(self, plan: Plan, exchange: wire.Exchange) -> None:
         assert plan.pipes is not None
@@ -354,12 +369,21 @@ class Load:
             self._lose(link)
             return
         now = perf_counter()
+        if link.over:
+            self._reconnect(link)
         for number, status, answer in answers:
             self._count(number, status, answer, now - link.pending.pop(number))
             if self._sending and self._plan.rate is None:
                 self._send(link, perf_counter())
             elif self._plan.rate is not None:
                 self._free.append(link)
+
+    def _reconnect(self, link: HttpLink | PipeLink) -> None:
+        assert isinstance(link, HttpLink)
+        self._selector.unregister(link)
+        link.close()
+        link.connect()
+        self._selector.register(link, selectors.EVENT_READ, link)
 
     def _send(self, link: HttpLink | PipeLink, since: float) -> None:
         try:
@@ -370,7 +394,7 @@ class Load:
     def _count(self, number: int, status: int, answer: Any, latency: float) -> None:
         tally = self.tally
         tally.answers += 1
-        tally.statuses[status] += 1
+        tally.statuses[self._exchange.told(status, answer)] += 1
         fault = self._exchange.fault(number, status, answer)
         if fault is not None:
             tally.wrong += 1

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from benchmarks.stats import Spread, spread
-from toolgate.packs.lra.artifact import Artifact
-from toolgate.packs.lra.scaffold import Wishes, scaffold
-from toolgate.packs.lra.validate import validate
+from toolgate.packs.lra.build.scaffold import ScaffoldOptions, scaffold
+from toolgate.packs.lra.checks.validate import validate
+from toolgate.packs.lra.paper.artifact import Artifact
 
 KB = 1000
 GOAL_100_KB_MS = 15.0
@@ -32,7 +32,7 @@ PARAGRAPH = (
 
 def paper(size: int) -> Artifact:
     """A gold scaffold whose page is filled up with paragraphs to about `size` bytes."""
-    files = scaffold(Wishes("bench", "2026-11-15", "A paper to measure", tier="gold")).files
+    files = scaffold(ScaffoldOptions("bench", "2026-11-15", "A paper to measure", tier="gold")).files
     html = files["index.html"].decode()
     number = max(0, (size - len(html)) // len(PARAGRAPH.format(10_000)))
     filled = html.replace("</main>", "".join(PARAGRAPH.format(n) for n in range(number)) + "</main>").encode()

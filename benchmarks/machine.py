@@ -5,10 +5,12 @@ Reading /proc needs no dependency and no sampling thread that would take part in
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -49,18 +51,31 @@ def _pss_kib(pid: int) -> int:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended since
+            found += [int(word) for word in (task / "children").read_text().split()]
     return found
 
 
+@cache
 def cores() -> tuple[set[int], set[int]]:
-    """(for the server, for the load). On one core both share it, and the numbers say so through `describe`."""
+    """(for the server, for the load). On one core both share it, and the numbers say so through `describe`.
+
+    Asked of the kernel once: a trial that has moved itself to the load's core would find no other for the server.
+    """
     usable = sorted(os.sched_getaffinity(0))
     return {usable[0]}, {usable[-1]}
 
 
 def pin(pid: int, to: set[int]) -> None:
     os.sched_setaffinity(pid, to)
+
+
+def pin_below(pid: int, to: set[int]) -> None:
+    """Every process that this one has started, and theirs."""
+    for each in _children(pid):
+        with contextlib.suppress(ProcessLookupError):
+            pin(each, to)
+            pin_below(each, to)
 
 
 def busy_seconds() -> float:

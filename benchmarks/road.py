@@ -23,19 +23,19 @@ from pathlib import Path
 from time import monotonic, thread_time_ns
 from typing import Any
 
-import uvicorn
-from uvicorn.server import ServerState
-
 from benchmarks.deployment import ECHO_ARGUMENTS, bench_home
 from toolgate.app import App
 from toolgate.faces import mcp
-from toolgate.gate.execute import Outcome
-from toolgate.gate.floor import normalize_response
+from toolgate.gate.admit import arguments_digest
+from toolgate.gate.execute import Outcome, validated
+from toolgate.gate.floor import envelope_json, normalize_response
+from toolgate.gate.road import LOCAL
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
-from toolgate.servers.guarded import ProtocolLimits
+from toolgate.servers.connection import Connection, WaitLimits
+from toolgate.servers.door import Door, DoorLimits
+from toolgate.servers.framing import FramingLimits
 from toolgate.servers.http import HttpApp
-from toolgate.servers.lane import lane_with
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 FLAME_SECONDS = 10
@@ -47,7 +47,7 @@ class InProcess:
     """A connection without a socket: the bytes of a request in, the bytes of its answer out."""
 
     def __init__(self, app: App, key: str) -> None:
-        self.http = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=1 << 20, ready=app.ready)
+        self.http = HttpApp(app.road, app.faces(), body_bytes=1 << 20, ready=app.ready)
         self.http.heads.hosts = frozenset({b"bench"})
         params = {"name": "bench_echo", "arguments": ECHO_ARGUMENTS, "_meta": META}
         self.body = strictjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
@@ -56,16 +56,22 @@ class InProcess:
             b"accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
             b"mcp-method: tools/call\r\nmcp-name: bench_echo\r\ncontent-length: %d\r\n\r\n%b"
         ) % (key.encode(), len(self.body), self.body)
-        config = uvicorn.Config(self.http, lifespan="off", log_config=None, proxy_headers=False)
-        protocol = lane_with(ProtocolLimits(10, 10, 64, 16384))
         self.loop = asyncio.new_event_loop()
-        self.protocol = protocol(config, ServerState(), {}, self.loop)
+        self.connection = Connection(
+            self.http,
+            Door(DoorLimits(1024, 1 << 24), self.loop),
+            self.loop,
+            framing=FramingLimits(4096, 16_384, 64, 1 << 20),
+            waits=WaitLimits(10, 10, 10, 75),
+        )
         self.transport = _Transport()
-        self.protocol.connection_made(self.transport)
+        self.connection.connection_made(self.transport)
 
     def call(self) -> None:
         """One request, driven to its end without an event loop turn: the tool does not wait, so nothing suspends."""
-        self.protocol.data_received(self.request)
+        size = len(self.request)
+        self.connection.get_buffer(-1)[:size] = self.request
+        self.connection.buffer_updated(size)
         assert self.transport.sent.startswith(b"HTTP/1.1 200 OK\r\n"), self.transport.sent
 
 
@@ -80,8 +86,11 @@ class _Transport:
     def is_closing(self) -> bool:
         return False
 
-    def get_extra_info(self, name: str) -> None:  # noqa: ARG002 (the shape of a transport)
-        return None
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("192.0.2.1", 50_000) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing is ever left unsent."""
 
 
 def timed(work: Callable[[], object], calls: int, rounds: int) -> list[float]:
@@ -101,52 +110,55 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
     credential = key.encode()
     caller = road.authenticate(credential)
     body = strictjson.loads(whole.body)
-    routing = mcp.Routing("2026-07-28", "tools/call", "bench_echo", modern=True)
-    request = mcp.read(body, routing)
-    assert isinstance(request, mcp.Request)
-    call = mcp.call_of(request, "http")
-    grant = road.permits.permit(caller, call.tool)
-    ticket = road.enter(caller, call)
-    context = road.context_for(grant, ticket)
+    face, routing = mcp.McpFace(), mcp.Routing("2026-07-28", "tools/call", "bench_echo", modern=True)
+    asked = face.read(body, "http", routing)
+    call = asked.call
+    assert call is not None
+    admission = road.admission
+    grant = admission.permits.permit(caller, call.tool)
+    ticket = admission.enter(caller, call)
+    context = road._context(ticket)
     result = grant.tool.run(context, call.arguments)
     outcome = Outcome(_ok(), result)  # type: ignore[arg-type] # an inline tool answers at once
-    environment, _ = road.environment()
+    environment, _ = LOCAL
 
     def admit() -> None:
-        road.rate.take(caller, 0.0)
-        road.slots.take(caller)
-        road.slots.give_back(caller)
+        admission.rate.take(caller, 0.0)
+        admission.slots.check(caller)
 
     def floor() -> Any:
-        return normalize_response(
-            outcome.result, tier=grant.tier, environment=environment, request_id="r", timestamp=rfc3339(0)
+        return envelope_json(
+            normalize_response(
+                outcome.result, tier=grant.tier, environment=environment, request_id="r", timestamp=rfc3339(0)
+            ),
+            outcome.data_json,
         )
 
     answer = asyncio.run(road.travel(ticket))
-    entry = road._outcome(ticket, outcome, floor(), acted=False)
+    entry, _ = road._conclude(ticket, outcome)
     return {
         "decode strict JSON": lambda: strictjson.loads(whole.body),
-        "read the MCP message": lambda: mcp.call_of(mcp.read(body, routing), "http"),  # type: ignore[arg-type]
+        "read the MCP message": lambda: face.read(body, "http", routing),
         "1 authenticate": lambda: road.authenticate(credential),
-        "2 permit": lambda: road.permits.permit(caller, call.tool),
+        "2 permit": lambda: admission.permits.permit(caller, call.tool),
         "3 admit": admit,
         "ids and digest": lambda: (
-            road.ids.for_call("x", call.arguments),
-            road.digest(grant.io.secrets, call.arguments),
+            admission.ids.for_call("x", call.arguments),
+            arguments_digest(grant.io.secrets, call.arguments),
         ),
         "4 validate in": lambda: grant.io.input.is_valid(call.arguments),
-        "6 context and run": lambda: grant.tool.run(road.context_for(grant, ticket), call.arguments),
-        "7 validate out": lambda: road._validate_out(ticket, outcome),
+        "6 context and run": lambda: grant.tool.run(road._context(ticket), call.arguments),
+        "7 validate out": lambda: validated(outcome, grant, call, road.max_output_bytes),
         "8 floor": floor,
         "9 outcome record": lambda: road.ledger.append(entry),
-        "render the answer": lambda: mcp.render(request, answer),
+        "render the answer": lambda: face.render(asked, answer),
     }
 
 
 def _ok() -> Any:
-    from toolgate.errors import Happening
+    from toolgate.errors import Ending
 
-    return Happening.OK
+    return Ending.OK
 
 
 def measure(calls: int, rounds: int) -> dict[str, Any]:

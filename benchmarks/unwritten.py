@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from toolgate.cli.main import run
-from toolgate.ledger import files, segment
+from toolgate.ledger import files
 
 
 def nowhere(path: Path) -> int:  # noqa: ARG001 (the shape of what it replaces)
@@ -24,5 +24,5 @@ def unsynced(descriptor: int) -> None:
 
 if __name__ == "__main__":
     files.create_segment = nowhere
-    segment.sync_data = unsynced
+    files.sync_data = unsynced
     run()

@@ -42,11 +42,13 @@ PATHS: Final[Mapping[Face, str]] = {
 STATUSES: Final[Mapping[Case, int]] = {
     "good": 200,
     "wrong key": 401,
-    "wrong role": 403,
+    "wrong role": 200,
     "broken JSON": 400,
     "bad arguments": 200,
-    "too fast": 429,
+    "too fast": 200,
 }
+AS_RESULT: Final[frozenset[Case]] = frozenset({"wrong role", "bad arguments", "too fast"})
+"""The end of one call, which MCP tells as a result with `isError`."""
 _ID, _COUNT = FIRST_ID + 1, FIRST_COUNT + 1
 
 
@@ -61,11 +63,15 @@ class Exchange:
     """Where in the answer the echoed fields are."""
     fixed: bool = False
     """The peer answers the same fields to everyone: only the id is its own."""
+    tool: str = TOOL
+    arguments: Mapping[str, Any] | None = None
+    """Of a tool that is not the echo. Its answer must be a result with data; what the data says is its own tests' business."""
 
     def body(self) -> bytes:
         """A template for two numbers: the id (where the face has one) and the count."""
         count: Any = "many" if self.case == "bad arguments" else _COUNT
-        arguments = {"text": self.text, "count": count, "flag": True}
+        echoed = {"text": self.text, "count": count, "flag": True}
+        arguments = echoed if self.arguments is None else self.arguments
         name = self._tool()
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": _ID}
         if self.face == "mrt":
@@ -82,7 +88,7 @@ class Exchange:
     def _tool(self) -> str:
         if self.face == "gateway":
             return GATEWAY_TOOL
-        return ADMIN_TOOL if self.case == "wrong role" else TOOL
+        return ADMIN_TOOL if self.case == "wrong role" else self.tool
 
     def requests(self, head: bytes = b"", tail: bytes = b"") -> Callable[[int], bytes]:
         """Number -> the whole request. Everything but its numbers is laid out once."""
@@ -116,7 +122,7 @@ class Exchange:
 
     def fault(self, number: int, status: int, answer: Any) -> str | None:
         """What is wrong with this answer, or None. `status` is the HTTP status; on stdio it is always 200."""
-        if self.case == "too fast" and status == 200:
+        if self.case == "too fast" and self.told(status, answer) == 200:
             return replace(self, case="good").fault(
                 number, status, answer
             )  # a limit lets some through; they count apart
@@ -127,17 +133,23 @@ class Exchange:
         wants_id = self.face != "mrt" and self.case not in ("wrong key", "broken JSON")
         if wants_id and answer.get("id") != FIRST_ID + number:
             return f"id {answer.get('id')} instead of {FIRST_ID + number}"
-        if self.case == "bad arguments":
+        if self.case in AS_RESULT:
             return None if _at(answer, ("result", "isError")) is True else "no error told"
         if self.case != "good":
             return None if "error" in answer else "no error told"
         if _at(answer, ("result", "isError")):
-            return "an error instead of a result"
+            return f"an error instead of a result: {_at(answer, ('result', 'structuredContent', 'code'))}"
         return self._fault_of_data(number, answer)
+
+    def told(self, status: int, answer: Any) -> int | str:
+        """How it ended: the status, or `isError`."""
+        return "isError" if _at(answer, ("result", "isError")) is True else status
 
     def _fault_of_data(self, number: int, answer: dict[str, Any]) -> str | None:
         count = FIRST_COUNT if self.fixed else count_of(number)
         data = _at(answer, self.data_at)
+        if self.arguments is not None:
+            return None if isinstance(data, dict) else "no data"
         if data != {"text": self.text, "count": count, "flag": True} or data["flag"] is not True:
             return "not the fields that were sent"
         return None

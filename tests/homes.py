@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +18,19 @@ from typing import Any
 from toolgate.app import App, build
 from toolgate.config import load_settings
 from toolgate.gate.keys import KeyRing
-from toolgate.model.call import ROLES
+from toolgate.model.call import CALLING_ROLES, ROLES
+from toolgate.model.offers import offered
+from toolgate.model.tool import Tool
 from toolgate.packs.loader import load_packs
 from toolgate.policy import contract
 from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file
 
 ROOT = Path(__file__).parents[1]
-SITE = ROOT / "tests" / "site"
+SITE = ROOT / "tests" / "site_packages"
 TOOLGATE = str(Path(sys.executable).parent / "toolgate")
-PATIENCE_S = 10.0
-"""Seconds that a process may take to start, to answer or to end before a test gives up."""
+PATIENCE_S = 30.0
+"""Seconds that a process may take to start, to answer or to end before a test gives up: many times what it takes, because other
+work may share the machine."""
 
 if str(SITE) not in sys.path:
     sys.path.insert(0, str(SITE))  # as good as installed: its entry point is found like any other
@@ -51,10 +54,11 @@ class Home:
         return KeyRing(_key_file(self.path))
 
     def records(self) -> list[dict[str, Any]]:
-        """Every record of every run, oldest run first."""
+        """Every record of every run, oldest run first. Names tell the second in which a run began, and two may begin in one."""
         folder = self.path / "runs" / "mcp_server" / "envelope_validation"
         found = sorted(path for path in folder.glob("*.jsonl") if not path.is_symlink())
-        return [json.loads(line) for path in found for line in path.read_text().splitlines()]
+        runs = [[json.loads(line) for line in path.read_text().splitlines()] for path in found]
+        return [record for run in sorted(filter(None, runs), key=lambda run: run[0]["ts"]) for record in run]
 
     def calls(self) -> list[dict[str, Any]]:
         return [record for record in self.records() if record["event"] in ("intent", "outcome")]
@@ -63,15 +67,16 @@ class Home:
         return [TOOLGATE, *arguments, "--home", str(self.path)]
 
     @contextmanager
-    def serving(self, *flags: str) -> Iterator[Server]:
+    def serving(self, *flags: str, within: Sequence[str] = ()) -> Iterator[Server]:
+        """`within`: what starts the server, such as a shell that sets a limit."""
         process = subprocess.Popen(
-            self.command("serve", "--port", "0", "--json", *flags),
+            [*within, *self.command("serve", "--port", "0", "--json", *flags)],
             env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         try:
-            yield Server(process, _first_line(process))
+            yield Server(process, first_line(process))
         finally:
             process.terminate()
             _, standard_error = process.communicate(timeout=PATIENCE_S)
@@ -106,7 +111,7 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": path} | more
 
 
-def _first_line(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
+def first_line(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
     assert process.stdout is not None
     assert process.stderr is not None
     overdue = threading.Timer(PATIENCE_S, process.kill)
@@ -117,8 +122,14 @@ def _first_line(process: subprocess.Popen[bytes]) -> Mapping[str, Any]:
     return dict(json.loads(line))
 
 
-def make_home(path: Path, *, packs: Sequence[str] = ("governance",), settings: str = "") -> Home:
-    """A home whose policy is the packaged one plus a row for every tool of a stranger's pack."""
+def make_home(
+    path: Path,
+    *,
+    packs: Sequence[str] = ("governance",),
+    settings: str = "",
+    rows: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Home:
+    """A home whose policy is the packaged one plus a row for every tool of a stranger's pack. `rows`: more for some rows."""
     policy = path / "policy"
     policy.mkdir(parents=True)
     (path / "workspace").mkdir()
@@ -126,7 +137,9 @@ def make_home(path: Path, *, packs: Sequence[str] = ("governance",), settings: s
     loaded = load_packs(packs)
     manifest = json.loads(default_file(MANIFEST_FILE).read_bytes())
     known = {row["name"] for row in manifest["tools"]}
-    manifest["tools"] += [_row(tool.name) for pack in loaded for tool in pack.tools if tool.name not in known]
+    manifest["tools"] += [_row(tool) for pack in loaded for tool in offered(pack) if tool.name not in known]
+    for row in manifest["tools"]:
+        row.update((rows or {}).get(row["name"], {}))
     (policy / MANIFEST_FILE).write_text(json.dumps(manifest))
     (policy / LOCK_FILE).write_bytes(contract.render(_locked(loaded, policy)))
     ring = KeyRing(_key_file(path))
@@ -137,9 +150,10 @@ def _key_file(path: Path) -> Path:
     return load_settings(path, {}, {}).paths.keys
 
 
-def _row(name: str) -> dict[str, Any]:
-    roles = ["admin"] if name.endswith("_admin") else list(ROLES)
-    return {"name": name, "x-tier": "experimental", "x-visibilityHint": "A test tool", "x-roles": roles}
+def _row(tool: Tool) -> dict[str, Any]:
+    roles = ["admin"] if tool.name.endswith("_admin") else list(CALLING_ROLES)
+    row = {"name": tool.name, "x-tier": "experimental", "x-visibilityHint": "A test tool", "x-roles": roles}
+    return row | ({"x-asks": list(tool.asks)} if tool.asks else {})
 
 
 def _locked(loaded: Sequence[Any], policy: Path) -> Any:
@@ -147,3 +161,30 @@ def _locked(loaded: Sequence[Any], policy: Path) -> Any:
 
     manifest, adrs = load_decisions(policy)
     return contract.build(loaded, manifest, adrs)
+
+
+@contextmanager
+def speaking(home: Home, role: str) -> Iterator[Callable[[str, dict[str, Any]], dict[str, Any]]]:
+    """ask(method, params) -> result: MCP of the handshake era with a real server over a pipe."""
+    process = subprocess.Popen(
+        home.command("stdio"),
+        env=environment(TOOLGATE_API_KEY=home.keys[role]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    pipes = process.stdin, process.stdout
+
+    def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        pipes[0].write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
+        pipes[0].flush()
+        return dict(json.loads(pipes[1].readline())["result"])
+
+    overdue = threading.Timer(4 * PATIENCE_S, process.kill)
+    overdue.start()
+    try:
+        yield ask
+    finally:
+        overdue.cancel()
+        process.communicate(timeout=PATIENCE_S)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,16 @@ ASGI = Peer("empty ASGI", "asgi", (*SERVER, "orjson==3.13.0"))
 PEERS = (SDK, FASTMCP, ASGI)
 CONTEXTFORGE = Peer("ContextForge", "contextforge", ("mcp-contextforge-gateway==1.0.7.post20260921",))
 """A gateway: it forwards each call to another server. Left out where it does not install."""
+MCP_PROXY = Peer("mcp-proxy", "mcp-proxy", ("mcp-proxy==0.13.0",))
+"""Streamable HTTP in front of a program on its pipes."""
+RELAYS = (SDK, FASTMCP, ASGI, CONTEXTFORGE, MCP_PROXY)
+"""Whom `benchmarks.upstreams` needs: those that relay, and what they are compared with."""
 
 
-def install_all() -> dict[str, str]:
+def install_all(wanted: Sequence[Peer] = PEERS) -> dict[str, str]:
     """Side by side. Returns which are not there, and why."""
-    with ThreadPoolExecutor(len(PEERS)) as pool:
-        reasons = dict(zip(PEERS, pool.map(install, PEERS), strict=True))
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        reasons = dict(zip(wanted, pool.map(install, wanted), strict=True))
     return {peer.label: reason for peer, reason in reasons.items() if reason is not None}
 
 
@@ -56,23 +61,23 @@ def install(peer: Peer) -> str | None:
     if done.exists() and done.read_text() == wanted:
         return None
     sys.stderr.write(f"installing {', '.join(peer.packages)} into {CACHE.name}/{peer.name} ...\n")
-    venv = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(CACHE / peer.name)]
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(peer.python),
-        "--disable-pip-version-check",
-        "--quiet",
-        "install",
-    ]
     try:
-        subprocess.run(venv, check=True)
-        subprocess.run([*pip, *peer.packages], check=True, timeout=INSTALL_S)
+        make_environment(CACHE / peer.name)
+        pip_install(peer.python, *peer.packages)
     except subprocess.CalledProcessError:
         return "does not install here"
     except subprocess.TimeoutExpired:
         return f"did not install within {INSTALL_S:g} s"
     done.write_text(wanted)
     return None
+
+
+def make_environment(folder: Path) -> None:
+    """A new virtual environment in place of what is there. Raises: CalledProcessError."""
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)], check=True)
+
+
+def pip_install(python: Path, *arguments: str) -> None:
+    """Into the environment of this interpreter, by our own pip. Raises: CalledProcessError, TimeoutExpired."""
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*pip, *arguments], check=True, timeout=INSTALL_S)

@@ -64,8 +64,7 @@ def test_a_peer_that_does_not_install_is_told_as_such(tmp_path: Path, monkeypatc
     for name, value in NO_PACKAGES.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(peers, "CACHE", tmp_path)
-    monkeypatch.setattr(peers, "PEERS", (peers.SDK,))
-    assert peers.install_all() == {"SDK": "does not install here"}
+    assert peers.install_all((peers.SDK,)) == {"SDK": "does not install here"}
     assert not (tmp_path / "sdk" / "installed").exists()
 
 

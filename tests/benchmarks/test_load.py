@@ -54,6 +54,8 @@ def serving(answerer: Answerer) -> Iterator[int]:
                 if not answer:
                     return
                 peer.sendall(answer)
+                if b"connection: close" in answer:
+                    return
 
     def accept() -> None:
         while True:
@@ -156,6 +158,18 @@ def test_every_request_is_answered_before_the_run_ends() -> None:
     assert run(count, connections=3).answers == len(given)
 
 
+def test_a_connection_that_the_server_says_it_closes_is_made_anew() -> None:
+    given: list[int] = []
+
+    def once(request: dict[str, Any]) -> bytes:
+        given.append(1)
+        return response(right(request)).replace(b"content-length", b"connection: close\r\ncontent-length")
+
+    tally = run(once, connections=2)
+    assert tally.wrong == 0
+    assert tally.answers == len(given) > 2
+
+
 def test_without_a_time_to_measure_each_connection_sends_one_request() -> None:
     assert run(lambda request: response(right(request)), connections=3, seconds=0.0).answers == 3
 
@@ -171,7 +185,7 @@ def test_in_the_open_loop_waiting_for_a_free_connection_counts_as_latency() -> N
         pause.wait(0.02)
         return response(right(request))
 
-    tally = run(slow, connections=1, rate=500.0, seconds=1.0)
+    tally = run(slow, connections=1, rate=500.0, seconds=0.3)
     assert tally.wrong == 0
     assert max(tally.latencies) > 0.06
 
@@ -199,8 +213,9 @@ def test_a_refusal_must_have_its_own_status_and_say_error(case: wire.Case, statu
     assert exchange.fault(0, 500, refusal) == f"status 500 instead of {status}"
 
 
-def test_bad_arguments_must_be_told_as_an_error_of_the_tool() -> None:
-    exchange = replace(GOOD, case="bad arguments")
+@pytest.mark.parametrize("case", sorted(wire.AS_RESULT))
+def test_the_end_of_one_call_must_be_told_as_a_result(case: wire.Case) -> None:
+    exchange = replace(GOOD, case=case)
     assert exchange.fault(0, 200, {"id": wire.FIRST_ID, "result": {"isError": True}}) is None
     assert exchange.fault(0, 200, {"id": wire.FIRST_ID, "result": {"isError": False}}) is not None
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,4 +31,6 @@ def served_home(toolgate: Commands, home: Path) -> Path:
     """A home whose own policy allows one tool: what it serves does not change with the packs."""
     narrow(home, {"dummy_experimental"})
     assert toolgate("contract", "build", "--home", str(home)).code == 0
+    for left in ("runs", "secrets/audit.tips"):  # the record of that: a test's log is to begin with the test
+        shutil.rmtree(home / left)
     return home

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.homes import PATIENCE_S
 from toolgate.cli.main import main
 
 PROGRAM = [sys.executable, "-c", "from toolgate.cli.main import run; run()"]
@@ -33,7 +34,7 @@ def clean_environment(**more: str) -> dict[str, str]:
     return kept | {"NO_COLOR": "1", "COLUMNS": "200"} | more
 
 
-def process(*arguments: str, cwd: Path, timeout: float = 30, **environment: str) -> Done:
+def process(*arguments: str, cwd: Path, timeout: float = PATIENCE_S, **environment: str) -> Done:
     done = subprocess.run(
         [*PROGRAM, *arguments],
         cwd=cwd,
@@ -78,7 +79,7 @@ def serving(*arguments: str, cwd: Path, **environment: str) -> Iterator[tuple[su
     finally:
         if server.poll() is None:
             server.kill()
-        server.communicate(timeout=5)
+        server.communicate(timeout=PATIENCE_S)
 
 
 def narrow(home: Path, names: set[str]) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.cli.support import Commands
 from toolgate.cli import init as init_module
-from toolgate.cli.mcp_config import Client
+from toolgate.cli.calls.mcp_config import McpClient
+from toolgate.cli.commands import OWN, load
 from toolgate.config import load_settings
 from toolgate.errors import ExitCode
 from toolgate.gate.keys import KeyRing
@@ -116,8 +117,9 @@ def test_config_print_resolved_names_the_source_of_each_value(
     assert found["paths.policy"] == (str(home / "policy"), "file")
     assert found["server.host"] == ("127.0.0.1", "default")
     assert found["packs.governance.x"] == ([1], "flag")
+    variables = {row["variable"] for row in done.json.values()}
     for line in toolgate("config", "print", "--resolved", "--home", str(home)).out.splitlines()[1:]:
-        assert line.split()[-1].startswith("TOOLGATE_")
+        assert line.split()[-1] in variables
 
 
 def test_config_print_hides_secrets(toolgate: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,31 +132,44 @@ def test_config_print_hides_secrets(toolgate: Commands, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("command", ["serve", "stdio", "call", "doctor"])
 def test_a_command_with_settings_takes_a_flag_for_every_one(command: str) -> None:
-    from toolgate.cli.main import load
+    from toolgate.cli.commands import OWN, load
 
-    flags = {name for parameter in load(command).params for name in (*parameter.opts, *parameter.secondary_opts)}
+    flags = {name for parameter in load(OWN[command]).params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {spec.flag for spec in SPECS} <= flags
     assert {"--host", "--port", "--home", "--set", "--no-deterministic-ids"} <= flags
 
 
-@pytest.mark.parametrize("client", list(Client))
-def test_client_configurations_are_json_with_the_key_left_to_the_client(
-    client: Client, toolgate: Commands, home: Path
+TABLES = {
+    McpClient.codex: "mcp_servers",
+    McpClient.copilot: "servers",
+    McpClient.opencode: "mcp",
+    McpClient.vscode: "servers",
+    McpClient.zed: "context_servers",
+}
+"""Where a client's file has its servers; all others call it `mcpServers`."""
+
+
+@pytest.mark.parametrize("client", list(McpClient))
+def test_client_configurations_are_what_the_client_reads_with_the_key_left_to_it(
+    client: McpClient, toolgate: Commands, home: Path
 ) -> None:
+    """`make clients` has each file read by its client, where the client can be had."""
     for way in ["--http", "--stdio"]:
         done = toolgate("mcp-config", client, way, "--home", str(home))
-        if client is Client.claude_desktop and way == "--http":
+        if client is McpClient.claude_desktop and way == "--http":
             assert done.code == ExitCode.USAGE
             continue
-        servers = done.json["servers" if client is Client.vscode else "mcpServers"]
-        server = servers["toolgate"]
+        written = tomllib.loads(done.out) if client is McpClient.codex else done.json
+        server = written[TABLES.get(client, "mcpServers")]["toolgate"]
         if way == "--http":
-            assert server["url"] == "http://127.0.0.1:8000/mcp"
-            assert server["headers"]["Authorization"].startswith("Bearer ")
+            assert server["httpUrl" if client is McpClient.gemini else "url"] == "http://127.0.0.1:8000/mcp"
+            assert server.get("bearer_token_env_var") or server["headers"]["Authorization"].startswith("Bearer ")
         else:
-            assert server["args"] == ["stdio", "--home", str(home)]
-            assert Path(server["command"]).name == "toolgate"
-            assert set(server["env"]) == {"TOOLGATE_API_KEY"}
+            command = server["command"] if client is McpClient.opencode else [server["command"], *server["args"]]
+            assert command[1:] == ["stdio", "--home", str(home)]
+            assert Path(command[0]).name == "toolgate"
+            handed = server.get("env") or server.get("environment") or server["env_vars"]
+            assert list(handed) == ["TOOLGATE_API_KEY"]
         assert "tg_" not in done.out
 
 
@@ -178,11 +193,18 @@ def test_doctor_finds_a_fresh_home_healthy(toolgate: Commands, home: Path) -> No
         "settings",
         "home",
         "keys",
+        "stops",
         "secrets",
+        "packs",
         "policy",
+        "upstreams",
         "workspace",
         "log",
         "stores",
+        "limits",
+        "metrics",
+        "environment",
+        "tls",
         "port",
     ]
     shown = toolgate("doctor", "--home", str(home), "--port", "0")
@@ -190,37 +212,59 @@ def test_doctor_finds_a_fresh_home_healthy(toolgate: Commands, home: Path) -> No
     assert shown.out.count("ok  ") == len(found)
 
 
-def _edit_tier(home: Path) -> None:
-    file = home / "policy" / "mcp-tools.policy.json"
-    document = json.loads(file.read_text())
-    next(row for row in document["tools"] if row["name"] == "dummy_experimental")["x-tier"] = "authoritative"
-    file.write_text(json.dumps(document))
+def test_p13_doctor_names_the_environment_and_why(
+    toolgate: Commands, served_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found = checks(toolgate, "--home", str(served_home), "--port", "0")
+    assert found["environment"]["ok"]
+    assert found["environment"]["text"] == (
+        "local, where nothing blocks: stores.false_positives and stores.consent are not set"
+    )
+    monkeypatch.setenv("TOOLGATE_STORES_CONSENT", "postgresql://u@127.0.0.1:1/d")
+    _, found = checks(toolgate, "--home", str(served_home), "--port", "0")
+    assert found["environment"]["text"] == (
+        "local, where nothing blocks: store false_positives is not on a shared engine; store consent does not answer"
+    )
 
 
-ILLS = {
-    "keys": (lambda home: (home / "keys" / "callers.json").chmod(0o644), "chmod 600"),
-    "keys gone": (lambda home: (home / "keys" / "callers.json").unlink(), "toolgate keys create"),
-    "workspace": (lambda home: (home / "workspace").rmdir(), "toolgate init"),
-    "home": (lambda home: home.chmod(0o777), "chmod o-w"),
-    "secrets": (lambda home: (home / "secrets").chmod(0o755), "chmod 700"),
-    "policy": (lambda home: (home / "policy" / "mcp-contract.json").unlink(), ""),
-    "policy edited": (_edit_tier, "only lower a tier"),
-    "settings": (lambda home: (home / "toolgate.toml").write_text("[sever]\n"), "server"),
-}
-
-
-@pytest.mark.parametrize("ill", ILLS)
-def test_doctor_names_what_is_wrong_and_the_fix(ill: str, toolgate: Commands, served_home: Path) -> None:
-    make_ill, fix = ILLS[ill]
-    make_ill(served_home)
-    code, found = checks(toolgate, "--home", str(served_home), "--port", "0")
+def test_p13_doctor_says_that_a_directory_is_no_home(toolgate: Commands) -> None:
+    code, found = checks(toolgate, "--port", "0")
     assert code == ExitCode.FAILED
-    wrong = [row for row in found.values() if not row["ok"]]
-    assert [row["check"] for row in wrong] == [ill.split(maxsplit=1)[0]]
-    assert fix in f"{wrong[0]['text']} {wrong[0]['fix']}"
+    assert not found["home"]["ok"]
+    assert "toolgate init DIR" in str(found["home"]["fix"])
 
 
-def test_doctor_finds_a_port_in_use_and_a_store_that_does_not_answer(toolgate: Commands, served_home: Path) -> None:
+@pytest.mark.parametrize("command", [["serve"], ["stdio"], ["call", "dummy_experimental"], ["config", "print"]])
+def test_a_password_on_the_command_line_is_refused_with_the_way_to_give_it(
+    toolgate: Commands, served_home: Path, command: list[str]
+) -> None:
+    secret = "stores.consent=postgresql://u:geheim@h/d"
+    done = toolgate(*command, "--home", str(served_home), "--set", secret)
+    assert done.code == ExitCode.FAILED
+    assert "TOOLGATE_STORES_CONSENT_FILE" in done.err
+    assert "geheim" not in done.err + done.out
+
+
+@pytest.mark.parametrize("command", ["serve", "call", "doctor"])
+def test_p_every_settings_flag_says_what_it_does_its_unit_and_its_default(command: str) -> None:
+    helps = {each.opts[0]: each.help for each in load(OWN[command]).params}
+    for spec in SPECS:
+        if not spec.secret:
+            assert helps[spec.flag].startswith(spec.what[0].upper() + spec.what[1:]), "not only the reason"
+            assert spec.measure in helps[spec.flag]
+            assert "default " in helps[spec.flag]
+    assert helps["--server-port"] == "The port to listen on; 0 picks a free one (TCP port, 0 to 65535; default 8000)."
+    assert helps["--server-allowed-hosts"].endswith("(host[:port]; default none).")
+
+
+def test_flags_of_secrets_are_not_offered(toolgate: Commands) -> None:
+    assert "--stores-" not in toolgate("serve", "--help").out
+
+
+def test_doctor_finds_a_port_in_use_and_a_store_that_does_not_answer(
+    toolgate: Commands, served_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLGATE_STORES_CONSENT", "postgresql://u:geheim@127.0.0.1:1/d")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -230,8 +274,6 @@ def test_doctor_finds_a_port_in_use_and_a_store_that_does_not_answer(toolgate: C
             str(served_home),
             "--port",
             str(taken.getsockname()[1]),
-            "--stores-consent",
-            "postgresql://u:geheim@127.0.0.1:1/d",
         )
     assert code == ExitCode.FAILED
     assert {name for name, row in found.items() if not row["ok"]} == {"port", "stores"}

@@ -14,6 +14,11 @@ from toolgate.errors import ExitCode
 from toolgate.gate.keys import KeyRing
 
 
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path) -> None:
+    (tmp_path / "toolgate.toml").touch()
+
+
 def test_json_of_a_new_key_has_exactly_id_role_and_key(toolgate: Commands, tmp_path: Path) -> None:
     made = toolgate("keys", "create", "--role", "committer", "--json").json
     assert set(made) == {"id", "role", "key"}

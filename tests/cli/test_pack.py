@@ -52,7 +52,7 @@ class Gate:
 
     def enable(self) -> None:
         file = self.home / "toolgate.toml"
-        text, found = re.subn(r"(?m)^# enabled = .*$", 'enabled = ["governance", "word-count"]', file.read_text())
+        text, found = re.subn(r"(?m)^# enabled = \[.*$", 'enabled = ["governance", "word-count"]', file.read_text())
         assert found == 1
         file.write_text(text)
 
@@ -219,4 +219,4 @@ def test_the_five_steps_of_its_readme_end_in_a_call(toolgate: Commands, pack: Pa
         check=False,
     )
     assert tested.returncode == 0, tested.stdout
-    assert "2 passed" in tested.stdout
+    assert "3 passed" in tested.stdout

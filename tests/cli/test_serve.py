@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import PROGRAM, Commands, clean_environment, process, serving
-from toolgate.cli import call as call_module
-from toolgate.errors import VERDICTS, ExitCode, Happening
+from tests.homes import PATIENCE_S
+from toolgate.cli.calls import call as call_module
+from toolgate.errors import VERDICTS, Ending, ExitCode
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def keys(toolgate: Commands, served_home: Path) -> dict[str, str]:
 
 
 def dispatch(url: str, key: str | None, body: object) -> tuple[int, dict[str, object]]:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE_S)
     headers = {"Content-Type": "application/json"} | ({"X-MCP-API-Key": key} if key else {})
     connection.request("POST", "/mrt_dispatch", json.dumps(body), headers)
     reply = connection.getresponse()
@@ -47,12 +48,14 @@ def test_serve_tells_its_addresses_first_serves_and_ends_with_zero_on_sigterm(
             "mcp": f"{url}/mcp",
             "dispatch": f"{url}/mrt_dispatch",
             "rpc": f"{url}/rpc",
+            "environment": "local",
+            "notes": [],
         }
         status, answer = dispatch(url, keys["builder"], {"tool": "dummy_experimental", "args": {}})
         assert (status, answer["exitCode"]) == (200, 0)
         assert dispatch(url, None, {"tool": "dummy_experimental"})[0] == 401
         server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=5) == 0
+        assert server.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_key_revoked_on_the_command_line_is_dead_in_the_running_server(
@@ -103,19 +106,19 @@ def test_the_development_server_prepares_everything_and_shows_its_keys_once(tmp_
         file = tmp_path / ".toolgate" / "keys.env"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         shown = dict(line.split("_KEY=") for line in file.read_text().split())
-        assert list(shown) == ["BUILDER", "COMMITTER", "ADMIN"]
+        assert list(shown) == ["BUILDER", "COMMITTER", "ADMIN", "AUDITOR"]
         for key in shown.values():
             assert key in told
         curl = re.search(r"^  (\. .*\n  curl .*)$", told, re.MULTILINE)
         assert curl
         pasted = subprocess.run(
-            ["sh", "-c", curl[1]], cwd=tmp_path, capture_output=True, text=True, timeout=10, check=True
+            ["sh", "-c", curl[1]], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
         assert json.loads(pasted.stdout)["envelope"]["decision"] == "warn"
         client = json.loads(told[told.index("{\n") : told.rindex("}\n") + 1])
         assert client["mcpServers"]["toolgate"]["headers"] == {"Authorization": f"Bearer {shown['BUILDER']}"}
         first.send_signal(signal.SIGINT)
-        assert first.wait(timeout=5) == 0
+        assert first.wait(timeout=PATIENCE_S) == 0
     finally:
         first.kill()
         first.communicate()
@@ -192,7 +195,7 @@ def test_stdio_serves_the_key_of_its_environment_and_ends_with_its_input(
             input=line + "\n",
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE_S,
             check=True,
         )
         return json.loads(done.stdout)
@@ -237,8 +240,8 @@ def test_a_call_has_the_same_answer_and_exit_code_in_process_and_over_http(
 
 
 def test_every_verdict_has_one_exit_code_over_http_too() -> None:
-    for happening, verdict in VERDICTS.items():
-        assert call_module.EXIT_CODES[(verdict.mrt_status, verdict.mrt_code)] == verdict.exit_code, happening
+    for ending, verdict in VERDICTS.items():
+        assert call_module.EXIT_CODES[(verdict.mrt_status, verdict.mrt_code)] == verdict.exit_code, ending
 
 
 WRONG_ARGUMENTS = {
@@ -251,7 +254,7 @@ WRONG_ARGUMENTS = {
     "given both ways": ["--args", '{"a": 1}', "a=2"],
     "no name": ["=x"],
     "no value": ["x"],
-    "bytes that are no text": ["a=\udcff"],
+    "bytes that are not text": ["a=\udcff"],
     "JSON that is none": ["a:=x"],
 }
 
@@ -301,7 +304,7 @@ def test_the_printed_client_configuration_starts_a_server_that_greets(
         input=json.dumps(greeting) + "\n",
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "toolgate"
@@ -310,7 +313,7 @@ def test_the_printed_client_configuration_starts_a_server_that_greets(
 def test_a_server_that_is_not_there_is_unavailable(toolgate: Commands) -> None:
     done = toolgate("call", "x", "--url", "http://127.0.0.1:1")
     assert done.code == ExitCode.UNAVAILABLE
-    assert "Is the server running?" in done.err
+    assert "Is the server running there?" in done.err
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://u:p@h/", "http://h/?q=1", "x"])
@@ -338,7 +341,7 @@ def test_something_else_than_a_toolgate_server_is_recognised(
     thread = threading.Thread(target=reply)
     thread.start()
     done = toolgate("call", "x", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}")
-    thread.join(5)
+    thread.join(PATIENCE_S)
     listener.close()
     assert done.code == ExitCode.UNAVAILABLE
     assert "does not answer like" in done.err
@@ -354,7 +357,7 @@ def test_help_of_serve_is_quick_to_read_and_real(tmp_path: Path) -> None:
 def test_a_refusal_of_the_road_is_recorded_for_the_command_line_too(toolgate: Commands, served_home: Path) -> None:
     assert (
         toolgate("call", "dummy_experimental", "--home", str(served_home)).code
-        == VERDICTS[Happening.MISSING_KEY].exit_code
+        == VERDICTS[Ending.MISSING_KEY].exit_code
     )
     records = [
         json.loads(line)
@@ -363,3 +366,23 @@ def test_a_refusal_of_the_road_is_recorded_for_the_command_line_too(toolgate: Co
         for line in file.read_text().splitlines()
     ]
     assert any((record.get("error") or {}).get("happening") == "missing_key" for record in records)
+
+
+def test_a_development_home_hides_its_own_parts_and_nothing_that_a_repository_keeps_beside_them(
+    toolgate: Commands, tmp_path: Path
+) -> None:
+    from toolgate.cli.dev import prepare
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    git("init", "--quiet")
+    kept = tmp_path / ".toolgate" / "suppressions.toml"
+    kept.parent.mkdir()
+    kept.write_text("# reviewed\n")
+    prepare(Path(".toolgate"))
+    (tmp_path / ".toolgate" / "runs").mkdir(exist_ok=True)
+    (tmp_path / ".toolgate" / "runs" / "log").write_text("private")
+    (tmp_path / ".toolgate" / "workspace" / "file").write_text("private")
+    shown = git("status", "--porcelain", "--untracked-files=all").split("\n")
+    assert sorted(line[3:] for line in shown if line) == [".toolgate/.gitignore", ".toolgate/suppressions.toml"]

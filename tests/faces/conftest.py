@@ -5,11 +5,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.homes import Home, Server, make_home
+from toolgate.gate.authority.stops import STOPS_FILE, Stops, new_stop
+
+STOPPED = "unruly_stopped"
+"""A tool whose calls an operator has stopped."""
+RULED = "secrets.txt"
+"""A name that a rule refuses for unruly_write."""
+ASKED = "release.txt"
+"""A name for which it wants a person's approval."""
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return make_home(tmp_path_factory.mktemp("faces") / "home", packs=("unruly",))
+    rules = [
+        {"name": "no-secrets", "deny": f"args.name == '{RULED}'"},
+        {"name": "ask", "require-approval": f"args.name == '{ASKED}'"},
+    ]
+    rows = {"unruly_write": {"x-rules": rules}}
+    home = make_home(tmp_path_factory.mktemp("faces") / "home", packs=("unruly",), rows=rows)
+    stop = new_stop(tool=STOPPED, caller=None, upstream=None, reason="", since=0.0, until=None)
+    Stops(home.path / "keys" / STOPS_FILE).add(stop)
+    return home
 
 
 @pytest.fixture(scope="session")

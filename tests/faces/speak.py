@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import queue
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,13 @@ def send(port: int, path: str, body: Any, headers: Mapping[str, str]) -> tuple[i
         )
     finally:
         connection.close()
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """Bytes of our own, and all that comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
 def key_header(key: str | None) -> dict[str, str]:
@@ -116,11 +124,26 @@ def heard_mcp(status: int | None, headers: Mapping[str, str], body: dict[str, An
     if error is not None:
         return Heard(status, error["code"], None, body, headers)
     envelope = body["result"]["structuredContent"]
-    assert json.loads(body["result"]["content"][0]["text"]) == envelope, "the text is the same JSON"
+    check_text(body["result"]["content"][0]["text"], envelope)
     assert body["result"]["isError"] is bool(envelope.get("isError")), "one isError"
-    data = envelope.get("data") or {}
-    reason = data.get("reason") if isinstance(data, dict) else None
+    details = envelope.get("details") or {}
+    reason = details.get("reason") if isinstance(details, dict) else None
     return Heard(status, envelope.get("code"), reason, body, headers, envelope)
+
+
+def check_text(text: str, envelope: dict[str, Any]) -> None:
+    """For a reader: what was said, and below it one line of how far it counts, if it was judged; or the envelope itself."""
+    if text.startswith('{"success"'):
+        assert json.loads(text) == envelope, "the text is the same JSON"
+        return
+    said, _, line = text.rpartition("\n") if "tier" in envelope else (text, "", "")
+    if line:
+        words = [envelope[name] for name in ("tier", "environment", "decision") if name in envelope]
+        assert line.startswith(f"[{', '.join(words)}")
+    if envelope["success"]:
+        assert said or envelope.get("data") is None
+    else:
+        assert said in envelope.get("message", "The tool said no.")
 
 
 class Stdio:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.homes import Home, make_home
+from tests.homes import PATIENCE_S, Home, make_home
 from toolgate.app import App
 from toolgate.errors import Refusal
 from toolgate.model.call import Call, Wire
@@ -31,19 +31,21 @@ class Gate:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 10))
+        return self.loop.run_until_complete(asyncio.wait_for(work, PATIENCE_S))
 
     def call(self, tool: str, arguments: Any = None, *, key: str | None = "admin") -> Answer:
         return self.run(self.acall(tool, arguments, key=key))
 
-    async def acall(self, tool: str, arguments: Any = None, *, key: str | None = "admin") -> Answer:
-        """`key` is a role whose key is used, a literal key, or None."""
+    async def acall(
+        self, tool: str, arguments: Any = None, *, key: str | None = "admin", once: str | None = None
+    ) -> Answer:
+        """`key` is a role whose key is used, a literal key, or None. `once`: an idempotency key."""
         road = self.app.road
         caller = None
-        call = Call(WIRE, tool, {} if arguments is None else arguments, wants_text=True)
+        call = Call(WIRE, tool, {} if arguments is None else arguments, wants_text=True, idempotency_key=once)
         try:
             caller = road.authenticate(None if key is None else self.home.keys.get(key, key).encode())
-            ticket = road.enter(caller, call)
+            ticket = road.admission.enter(caller, call)
         except Refusal as refusal:
             return road.refuse(refusal, WIRE, caller, call)
         return await road.travel(ticket)

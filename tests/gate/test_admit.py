@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.errors import Happening, Refusal
+from toolgate.errors import Ending, Refusal
 from toolgate.gate.admit import Rate, Slots
 from toolgate.model.call import Caller
 
@@ -22,7 +22,7 @@ def test_one_caller_s_limit_is_not_another_s() -> None:
     slots.take(ONE)
     with pytest.raises(Refusal) as caught:
         slots.take(ONE)
-    assert caught.value.happening is Happening.TOO_MANY
+    assert caught.value.ending is Ending.TOO_MANY
     slots.take(TWO)
     slots.give_back(ONE)
     slots.take(ONE)
@@ -61,7 +61,7 @@ def test_a_rate_allows_a_burst_and_then_its_pace() -> None:
         rate.take(ONE, 1000.0)
     with pytest.raises(Refusal) as caught:
         rate.take(ONE, 1000.0)
-    assert caught.value.happening is Happening.TOO_FAST
+    assert caught.value.ending is Ending.TOO_FAST
     assert caught.value.details == {"retry_after_s": 11}
     rate.take(TWO, 1000.0)
     rate.take(ONE, 1010.0)

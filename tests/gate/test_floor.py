@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from toolgate.gate.floor import normalize_response
+from tests.cases import cases
+from toolgate.gate.floor import envelope_json, normalize_response
 from toolgate.model.envelope import L0_ONLY_CODES, Envelope
 from toolgate.model.tool import Result
 
@@ -84,7 +87,7 @@ def test_a_buggy_experimental_tool_keeps_its_data_and_loses_its_claim() -> None:
     envelope = floor(raw, "experimental", "cloud")
     assert (envelope.success, envelope.is_error, envelope.code, envelope.decision) == (True, False, None, "warn")
     assert envelope.data == {"some": "payload"}
-    assert [clamp.as_json() for clamp in envelope.clamps] == [
+    assert to_builtins(list(envelope.clamps)) == [
         {"rule": "experimental-never-blocks", "field": "decision", "from": "block", "to": "warn"},
         {"rule": "experimental-no-l0-code", "field": "code", "from": "INVARIANT_VIOLATION", "to": None},
     ]
@@ -138,6 +141,16 @@ def test_a_decision_in_another_spelling_is_no_decision(spelling: Any) -> None:
     assert [clamp.rule for clamp in envelope.clamps] == ["closed-decision"]
 
 
+@pytest.mark.parametrize(
+    "spelling", ["consent_required", " CONSENT_REQUIRED", "CONSENT_REQUIRED\u200b", "CONSENT-REQUIRED", ""]
+)
+@pytest.mark.parametrize("tier", ["authoritative", "experimental"])
+def test_f15_a_code_in_another_spelling_is_no_code(spelling: str, tier: str) -> None:
+    envelope = floor(Result(code=spelling), tier, "cloud")
+    assert envelope.code is None
+    assert [clamp.rule for clamp in envelope.clamps] == ["closed-code"]
+
+
 def model(raw: Result, tier: str, environment: str) -> tuple[Any, ...]:
     """The floor in one expression a field: what the documents say, written a second time and differently."""
     binding = tier == "authoritative" and environment == "cloud"
@@ -150,8 +163,30 @@ def model(raw: Result, tier: str, environment: str) -> tuple[Any, ...]:
     return decision, code, is_error, degraded
 
 
-@settings(max_examples=1000)
+@cases(200, 1000)
 @given(results, tiers, environments)
 def test_the_floor_agrees_with_its_model(raw: Result, tier: str, environment: str) -> None:
     envelope = floor(raw, tier, environment)
     assert (envelope.decision, envelope.code, envelope.is_error, envelope.degraded) == model(raw, tier, environment)
+
+
+OPTIONAL: dict[str, tuple[str, Any]] = {
+    "code": ("code", "INVALID_INPUT"),
+    "message": ("message", "why"),
+    "is_error": ("isError", False),
+    "decision": ("decision", "warn"),
+    "degraded": ("degradedMode", True),
+    "data": ("data", {"sent": 1}),
+    "details": ("details", {"sent": 2}),
+    "notes": ("notes", ["why"]),
+}
+
+
+@pytest.mark.parametrize("field", OPTIONAL)
+def test_what_an_envelope_has_is_sent_and_what_it_has_not_is_absent(field: str) -> None:
+    bare = Envelope(True, "experimental", "local", "r", "t")
+    always = {"success": True, "tier": "experimental", "environment": "local", "requestId": "r", "timestamp": "t"}
+    assert json.loads(envelope_json(bare, b'{"sent":1}', b'{"sent":2}')) == always
+    name, value = OPTIONAL[field]
+    full = replace(bare, **{field: value})
+    assert json.loads(envelope_json(full, b'{"sent":1}', b'{"sent":2}')) == always | {name: value}

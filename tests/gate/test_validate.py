@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from toolgate.errors import CanonicalError
-from toolgate.gate.explain import MAX_FAULTS, MAX_POINTER, Explainer
-from toolgate.gate.validate import SchemaRegistry
+from toolgate.gate.explain import MAX_FAULTS, MAX_POINTER, MAX_RANKED, Explainer
+from toolgate.gate.validate import compile_schema
 from toolgate.model.tool import Result, Tool
+from toolgate.packs.loader import built_in, load_packs
+from toolgate.registry import SchemaRegistry
 
 PATH = {"type": "string", "minLength": 1, "maxLength": 8, "pattern": "^[a-z/]+$", "x-reason": "invalid_path"}
 INPUT = {
@@ -125,7 +131,32 @@ def test_the_same_schema_anywhere_is_the_same_object() -> None:
     registry = SchemaRegistry([tool("t_one"), tool("t_two")])
     assert registry.load_tool_io("t_one").input is registry.load_tool_io("t_two").input
     assert registry.load_envelope() is registry.load_envelope()
-    assert registry.compile(dict(reversed(INPUT.items()))) is registry.load_tool_io("t.one").input
+    assert compile_schema(dict(reversed(INPUT.items()))) is registry.load_tool_io("t.one").input
+
+
+@pytest.mark.req("002-S2")
+def test_d12_registries_share_their_validators() -> None:
+    first, second = SchemaRegistry([tool("t_one")]), SchemaRegistry([tool("t_two")])
+    assert first.load_tool_io("t_one").input is second.load_tool_io("t_two").input
+
+
+@pytest.mark.req("002-S1")
+def test_d12_registry_without_tools_knows_those_that_ship_with_toolgate() -> None:
+    """As document 002 writes it."""
+    bundle = SchemaRegistry().load_tool_io("mcp.tool:library.search")
+    assert (bundle.input.is_valid({"query": "drift"}), bundle.input.is_valid({})) == (True, False)
+    names = [each for pack in load_packs(built_in()) for each in pack.tools]
+    assert all(SchemaRegistry().load_tool_io(each.canonical_id).output for each in names)
+    with pytest.raises(KeyError):
+        SchemaRegistry().load_tool_io("mcp.tool:no.such")
+
+
+def test_d12_guide_for_embedders_runs_as_printed() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "embedding.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        exec(compile(example, "embedding.md", "exec"), {})
 
 
 @pytest.mark.req("002-S1", "002-S4")
@@ -184,7 +215,7 @@ ENVELOPE = {"id": 1, "jsonrpc": "2.0", "method": "mcp.tool.invoke", "params": {"
         ENVELOPE | {"params": {"tool": "a.b", "input": {}}},
         ENVELOPE | {"params": {"tool": "mcp.tool:a.b\n", "input": {}}},
         ENVELOPE | {"params": {"tool": "mcp.tool:...", "input": {}}},
-        ENVELOPE | {"params": {"tool": "mcp.tool:A", "input": {}}},
+        ENVELOPE | {"params": {"tool": "mcp.tool:a b", "input": {}}},
         ENVELOPE | {"params": {"tool": "mcp.tool:a.b", "input": []}},
         ENVELOPE | {"params": {"tool": "mcp.tool:a.b", "input": {}, "extra": 1}},
     ],
@@ -273,13 +304,13 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@cases(100, 400)
 @given(
     closed_objects(),
     st.dictionaries(st.sampled_from([*NAMES, "more", "/"]), VALUES, max_size=6) | st.lists(VALUES, max_size=1),
 )
 def test_a_plain_object_is_explained_as_the_library_would(schema: dict[str, Any], instance: Any) -> None:
-    validator = SchemaRegistry().compile(schema)
+    validator = compile_schema(schema)
     slow = validator._explainer.by_library(instance)
     expected = [fault for _, fault in sorted(slow, key=lambda one: (one[1].pointer, one[0], one[1].keyword))]
     assert validator.faults(instance) == expected[:MAX_FAULTS]
@@ -287,19 +318,19 @@ def test_a_plain_object_is_explained_as_the_library_would(schema: dict[str, Any]
 
 
 def test_what_nobody_can_explain_is_not_valid_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    validator = SchemaRegistry().compile({"not": {}})
+    validator = compile_schema({"not": {}})
     monkeypatch.setattr(Explainer, "by_library", lambda *_: [])
     assert [fault.reason for fault in validator.faults({})] == ["invalid_arguments"]
 
 
 def test_a_name_that_a_caller_made_up_is_not_echoed_at_length() -> None:
-    validator = SchemaRegistry().compile({"type": "object", "properties": {}, "additionalProperties": False})
+    validator = compile_schema({"type": "object", "properties": {}, "additionalProperties": False})
     (fault,) = validator.faults({"x" * 500_000: 1})
     assert len(fault.pointer) == MAX_POINTER
 
 
 def test_many_unknown_arguments_are_told_up_to_a_limit() -> None:
-    validator = SchemaRegistry().compile({"type": "object", "properties": {}, "additionalProperties": False})
+    validator = compile_schema({"type": "object", "properties": {}, "additionalProperties": False})
     instance = {f"name-{number:03}": 1 for number in range(500)}
     assert [fault.pointer for fault in validator.explain(instance)] == [f"/name-{number:03}" for number in range(20)]
 
@@ -308,7 +339,7 @@ def test_the_usual_fault_is_not_asked_of_the_library(monkeypatch: pytest.MonkeyP
     """It spells out each fault for people, which costs more than the whole call."""
     monkeypatch.setattr(Explainer, "by_library", None)
     about = {"text": {"type": "string", "maxLength": 3}, "deep": {"type": "array", "items": {}}}
-    validator = SchemaRegistry().compile(
+    validator = compile_schema(
         {"type": "object", "properties": about, "required": ["text"], "additionalProperties": False}
     )
     assert [fault.reason for fault in validator.explain({"text": "long", "more": 1})] == [
@@ -316,3 +347,114 @@ def test_the_usual_fault_is_not_asked_of_the_library(monkeypatch: pytest.MonkeyP
         "text_too_long",
     ]
     assert [fault.reason for fault in validator.explain({})] == ["missing_text"]
+
+
+LISTS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["names"],
+    "properties": {
+        "names": {
+            "type": "array",
+            "maxItems": 10_000,
+            "items": {"type": "string", "maxLength": 3, "x-reason": "invalid_name"},
+        },
+        "more": {"type": "array", "maxItems": 10_000, "items": {"$ref": "#/$defs/number"}, "x-name": "numbers"},
+    },
+    "$defs": {"number": {"type": "integer"}},
+}
+
+
+def explained(instance: Any) -> list[dict[str, str]]:
+    """Without the sentences, which `tests/gate/test_wording.py` is about."""
+    told = [fault.as_json() for fault in compile_schema(LISTS).faults(instance)]
+    assert all(fault.pop("text") for fault in told)
+    return told
+
+
+def test_f24_of_arguments_that_honest_callers_send_each_fault_has_its_place() -> None:
+    assert explained({"names": ["ok"] * 3000 + ["long"]}) == [
+        {"pointer": "/names/3000", "keyword": "maxLength", "reason": "names_too_long"}
+    ]
+
+
+def test_f24_of_very_many_values_only_the_property_is_named() -> None:
+    assert explained({"names": [{}] * 9000, "more": [1] * 9000}) == [
+        {"pointer": "/names", "keyword": "schema", "reason": "invalid_names"}
+    ]
+    assert explained({"more": ["x"] * 9000}) == [
+        {"pointer": "/more", "keyword": "schema", "reason": "invalid_numbers"},
+        {"pointer": "/names", "keyword": "required", "reason": "missing_names"},
+    ]
+    assert explained([1] * 9000)[0]["reason"] == "invalid_arguments"
+
+
+def test_f24_the_library_spells_out_no_more_faults_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    real = Explainer._ranked
+    monkeypatch.setattr(Explainer, "_ranked", lambda self, error: (looked.append(1), real(self, error))[1])
+    assert len(explained({"names": [{}] * 3000})) == MAX_FAULTS
+    assert len(looked) == MAX_RANKED
+
+
+OPTIONAL = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["must"],
+    "properties": {
+        "must": {"type": "string", "maxLength": 9},
+        "may": {"type": "string", "maxLength": 9},
+        "choice": {"enum": ["a", None]},
+        "maybe": {"type": ["string", "null"], "maxLength": 9},
+        "deep": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "may": {"type": "integer"},
+                "deeper": {"type": "object", "properties": {"may": {"const": 1}}},
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "judged"),
+    [
+        ({"must": "x", "may": None}, {"must": "x"}),
+        ({"must": None}, {"must": None}),
+        ({"must": "x", "choice": None, "maybe": None}, {"must": "x", "choice": None, "maybe": None}),
+        ({"must": "x", "nobody": None}, {"must": "x", "nobody": None}),
+        ({"must": "x", "deep": {"may": None, "deeper": {"may": None}}}, {"must": "x", "deep": {"deeper": {}}}),
+        ({"must": "x", "deep": None}, {"must": "x"}),
+    ],
+    ids=str,
+)
+def test_null_for_an_optional_argument_counts_as_absent(sent: dict[str, Any], judged: dict[str, Any]) -> None:
+    optional = SchemaRegistry([tool(schema=OPTIONAL)]).load_tool_io("t_one").optional
+    before = copy.deepcopy(sent)
+    assert optional.without_nulls(sent) == judged
+    assert sent == before
+
+
+def test_arguments_without_null_are_not_copied() -> None:
+    optional = SchemaRegistry([tool(schema=OPTIONAL)]).load_tool_io("t_one").optional
+    sent = {"must": "x", "deep": {"may": 1}}
+    assert optional.without_nulls(sent) is sent
+
+
+def test_one_of_several_arguments_is_asked_for_without_a_combinator() -> None:
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"target": {"type": "string", "maxLength": 4}, "path": {"type": "string", "maxLength": 4}},
+        "x-needs-one": ["target", "path"],
+    }
+    validator = compile_schema(schema)
+    assert validator.is_valid({"path": "x"})
+    assert validator.is_valid({"target": "x"})
+    (fault,) = validator.faults({})
+    assert (fault.reason, fault.text) == (
+        "missing_target",
+        "target (or path) is missing; expected a string of at most 4 characters.",
+    )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from toolgate.kit import note
 from toolgate.kit.merkle import leaf_hash
 
-SIGNER = note.Signer("toolgate/test", bytes(range(32)))
-STRANGER = note.Signer("toolgate/other", bytes(32))
+SIGNER = note.NoteSigner("toolgate/test", bytes(range(32)))
+STRANGER = note.NoteSigner("toolgate/other", bytes(32))
 TRUSTED = [SIGNER.verifier]
 CHECKPOINT = note.Checkpoint("toolgate/test", 42, leaf_hash(b"x"), ("run abc",))
 SIGNED = note.sign_checkpoint(CHECKPOINT, SIGNER)
@@ -107,12 +107,12 @@ def test_text_that_is_not_a_notes_text_is_not_signed(text: str) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb"])
 def test_a_name_that_could_break_a_line_is_refused(name: str) -> None:
     with pytest.raises(note.NoteError):
-        note.Signer(name, bytes(32))
+        note.NoteSigner(name, bytes(32))
 
 
 def test_a_signing_key_is_kept_as_text_and_read_back() -> None:
     text = note.secret_text("toolgate/test", bytes(range(32)))
-    assert note.Signer.parse(text + "\n").verifier == SIGNER.verifier
+    assert note.NoteSigner.parse(text + "\n").verifier == SIGNER.verifier
     for bad in (
         "",
         text[:-4],
@@ -121,4 +121,4 @@ def test_a_signing_key_is_kept_as_text_and_read_back() -> None:
         str(SIGNER.verifier),
     ):
         with pytest.raises(note.NoteError):
-            note.Signer.parse(bad)
+            note.NoteSigner.parse(bad)

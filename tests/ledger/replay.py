@@ -18,8 +18,9 @@ from unittest import mock
 
 from tests.faces import speak
 from tests.homes import ROOT, SITE, Home, make_home
-from toolgate.ledger import LOG_PATH, parity
+from toolgate.ledger import LOG_PATH
 from toolgate.ledger.files import runs_in
+from toolgate.ledger.reading import parity
 from toolgate.packs.loader import load_packs
 
 GOLDEN = ROOT / "tests" / "fixtures" / "mcp" / "envelope_validation_golden.jsonl"
@@ -30,6 +31,9 @@ FACES = ("mcp modern", "mcp handshake", "rpc")
 SEED = "5f" * 32
 TUPLE = {"merkle_root_hex": "aa" * 32, "rule_version_hash_hex": "bb" * 32}
 ZEROS = "00" * 32
+
+NO_METHOD = ""
+"""In place of a tool: a message that does not say what it wants. Only `/rpc` and a pipe write that down."""
 
 Arguments = Mapping[str, Any]
 
@@ -94,6 +98,7 @@ PARTS = (
         "committer", (("unruly_echo", {}), ("unruly_echo", {})), flags=("--limits-rate-per-minute", "1"), faces=("rpc",)
     ),
     Part("builder", (("unruly_echo", {}),), revoked=True),
+    Part("committer", ((NO_METHOD, {}),), faces=("rpc",)),
 )
 """Two rows of the table cannot be here: without a key a pipe is not served at all, and what cannot be logged leaves no record."""
 
@@ -155,6 +160,8 @@ def over_stdio(home: Home, part: Part) -> None:
 
 def rpc_message(tool: str, arguments: Arguments) -> dict[str, Any]:
     message = speak.rpc_message(tool, dict(arguments))
+    if tool == NO_METHOD:
+        del message["method"]
     message["params"]["tool"] = _canonical_ids().get(tool, "mcp.tool:unruly.nothing")
     return message
 

@@ -9,9 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, no_space, numbered, opened
 from toolgate.errors import LedgerUnavailable
@@ -24,9 +25,7 @@ def calls(directory: Path) -> list[str]:
 
 
 def gather(ledger: LocalLedger, entry: Any) -> None:
-    ledger.gathering = True
-    ledger.append(entry)
-    ledger.gathering = False
+    ledger.append(entry, is_held=True)
 
 
 def test_what_is_gathered_is_written_by_flush_in_one_write(tmp_path: Path) -> None:
@@ -56,7 +55,7 @@ def test_a_record_is_durable_only_after_it_is_written(tmp_path: Path) -> None:
         gather(ledger, numbered(OUTCOME, 2))
         asyncio.run(asyncio.wait_for(ledger.durable(place), world.PATIENCE_S))
         with ledger._lock:
-            assert ledger._synced == place.seq, "what waits in memory is not said to be on disk"
+            assert ledger._sync_thread.synced == place.seq, "what waits in memory is not said to be on disk"
 
 
 def test_a_write_that_fails_for_one_leaves_what_others_gathered(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_a_run_that_ends_writes_what_it_gathered(tmp_path: Path) -> None:
 STEPS = st.sampled_from(["gather", "gather", "gather", "write", "effect", "flush", "fail", "fail to write", "sign"])
 
 
-@settings(max_examples=60, deadline=None)
+@cases(25, 100)
 @given(st.lists(STEPS, max_size=40), st.sampled_from([2, 5, 256]), st.sampled_from([1500, 1 << 20]))
 def test_whatever_is_gathered_written_and_lost_the_log_holds_what_was_promised(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], records: int, segment: int
@@ -129,4 +128,5 @@ def test_whatever_is_gathered_written_and_lost_the_log_holds_what_was_promised(
                     promised, held = promised + held, []
             assert set(promised) <= set(calls(directory))
     assert calls(directory) == promised + held, "and the end of a run writes what was held"
+    world.written(directory, 0, clock=world.later(10))  # tells of an effect without an outcome
     assert world.check(directory, ledger).good

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.ledger import world
 from tests.ledger.world import INTENT, OUTCOME, numbered
 from toolgate.ledger import Anchors, LocalLedger, Rules
-from toolgate.ledger.verify import read_anchors
+from toolgate.ledger.reading.verify import read_anchors
 from toolgate.model.clock import SystemClock
 
 CALLS = 150

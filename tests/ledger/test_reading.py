@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, INTENT, OUTCOME, StillClock, at, numbered, opened
-from toolgate.errors import Happening
+from toolgate.errors import Ending
 from toolgate.kit import note
-from toolgate.ledger import Rules, export, parity, proofs, query
-from toolgate.ledger.explain import explain
+from toolgate.ledger import Rules, lines
+from toolgate.ledger.reading import export, parity, proofs, query
+from toolgate.ledger.reading.explain import explain
 from toolgate.model.call import Caller, Wire
 from toolgate.model.envelope import Clamp
 
@@ -104,7 +105,7 @@ def test_a_record_is_proved_with_the_public_key_alone(tmp_path: Path) -> None:
 
 def forged(proof: dict[str, Any]) -> list[dict[str, Any]]:
     other = note.sign_checkpoint(
-        note.Checkpoint("toolgate/audit", 5, bytes(32)), note.Signer("toolgate/audit", bytes(32))
+        note.Checkpoint("toolgate/audit", 5, bytes(32)), note.NoteSigner("toolgate/audit", bytes(32))
     )
     return [
         {**proof, "record": proof["record"].replace('"ok"', '"error"')},
@@ -155,6 +156,25 @@ def test_a_table_holds_no_formula() -> None:
     assert "'+1,'@x" in text
 
 
+def test_a_log_of_many_runs_is_read_in_order_with_few_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "log", run_id="long") as long:
+        for number in range(12):
+            long.append(at(numbered(OUTCOME, f"long-{number}"), 10 * number))
+            with opened(tmp_path / "log", world.later(10 * number), run_id=f"short-{number}") as short:
+                short.append(at(numbered(OUTCOME, f"short-{number}"), 10 * number + 1))
+    streams: list[Any] = []
+    real = lines._opened
+    monkeypatch.setattr(lines, "_opened", lambda path: streams.append(real(path)) or streams[-1])
+    found, most = [], 0
+    for one in query.records(tmp_path / "log", query.Filter(event="outcome")):
+        found.append(one["requestId"])
+        most = max(most, sum(not stream.closed for stream in streams))
+    assert found == [f"request-{run}-{number}" for number in range(12) for run in ("long", "short")]
+    assert most <= 3
+
+
 def over_stdio(entry: world.Entry, number: int) -> world.Entry:
     return replace(at(numbered(entry, f"other-{number}"), 100), wire=Wire("mcp", "stdio", "stdio"), duration_ms=9)
 
@@ -181,7 +201,8 @@ def test_the_comparison_drops_the_volatile_fields_and_nothing_else(tmp_path: Pat
         for name in kept:
             assert parity.differences(iter([one]), iter([{**one, name: "changed"}])), name
     assert {
-        "ts", "traceId", "spanId", "requestId", "durationMs", "transport", "route", "seq", "prev", "run"
+        "ts", "traceId", "spanId", "requestId", "durationMs", "transport", "route", "seq", "prev", "run",
+        "clientAddress", "clientRequestId", "traceparent", "tracestate"
     } == parity.VOLATILE  # fmt: skip
 
 
@@ -203,12 +224,12 @@ def test_a_golden_keeps_what_can_be_repeated(tmp_path: Path) -> None:
     assert not parity.UNREPEATABLE & golden[0].keys()
 
 
-@pytest.mark.parametrize("happening", [one for one in Happening if one is not Happening.OK])
-def test_every_way_to_end_is_explained(tmp_path: Path, happening: Happening) -> None:
+@pytest.mark.parametrize("ending", [one for one in Ending if one is not Ending.OK])
+def test_every_way_to_end_is_explained(tmp_path: Path, ending: Ending) -> None:
     with opened(tmp_path / "log") as ledger:
         ledger.append(
             replace(
-                numbered(OUTCOME, 1), status="error", error={"happening": happening.value, "code": None, "reason": "r"}
+                numbered(OUTCOME, 1), status="error", error={"happening": ending.value, "code": None, "reason": "r"}
             )
         )
     text = explain([json.loads(one.line) for one in query.find_request(tmp_path / "log", "request-1")])

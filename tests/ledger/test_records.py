@@ -12,12 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.ledger import world
-from tests.ledger.world import ANONYMOUS, CALLER, INTENT, OUTCOME, StillClock, numbered, opened
+from tests.ledger.world import INTENT, OUTCOME, StillClock, numbered, opened
 from toolgate.errors import LedgerUnavailable, StartRefused
 from toolgate.kit.merkle import leaf_hash
 from toolgate.ledger import LOG_PATH, Rules
 from toolgate.ledger.files import LATEST
-from toolgate.ledger.flood import PER_SECOND
 from toolgate.model.envelope import Clamp
 
 
@@ -185,33 +184,6 @@ def test_a_segment_ends_with_a_checkpoint_over_all_before_it(tmp_path: Path) -> 
     first = world.segments(tmp_path / "log")[0]
     last = json.loads(first.read_bytes().splitlines()[-1])
     assert (last["event"], last["size"]) == ("checkpoint", last["seq"])
-
-
-def test_a_flood_of_refusals_without_a_key_is_counted(tmp_path: Path) -> None:
-    clock = StillClock()
-    with opened(tmp_path / "log", clock) as ledger:
-        places = [ledger.append(numbered(ANONYMOUS, number)) for number in range(1000)]
-        ledger.append(OUTCOME)
-        clock.now += 1
-        ledger.append(ANONYMOUS)
-    found = [one for one in world.records(tmp_path / "log") if one["event"] == "outcome"]
-    assert len(found) == PER_SECOND + 1 + 1
-    assert sum(one.get("suppressed", 0) for one in found) == 1000 - PER_SECOND
-    assert len({place.seq for place in places}) == PER_SECOND
-
-
-def test_a_flood_that_ends_is_told_by_the_next_checkpoint(tmp_path: Path) -> None:
-    with opened(tmp_path / "log") as ledger:
-        for number in range(50):
-            ledger.append(numbered(ANONYMOUS, number))
-    assert world.records(tmp_path / "log")[-1]["suppressed"] == 50 - PER_SECOND
-
-
-def test_callers_with_a_key_are_never_counted_instead_of_written(tmp_path: Path) -> None:
-    with opened(tmp_path / "log") as ledger:
-        for number in range(100):
-            ledger.append(numbered(replace(ANONYMOUS, caller=CALLER), number))
-    assert sum(one["event"] == "outcome" for one in world.records(tmp_path / "log")) == 100
 
 
 def test_the_first_record_holds_the_last_checkpoint_of_the_run_before(tmp_path: Path) -> None:

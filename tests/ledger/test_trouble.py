@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import INTENT, OUTCOME, numbered, opened
+from tests.waiting import until
 from toolgate.errors import LedgerUnavailable, StartRefused
-from toolgate.ledger import local, segment
+from toolgate.kit.merkle import leaf_hash
+from toolgate.ledger import files, local, sync_thread
 
 FULL_DISK = """
 import json, resource, signal, sys
@@ -55,7 +57,7 @@ def test_a_full_disk_refuses_and_recovers_without_a_restart(tmp_path: Path) -> N
     assert all(found[seq]["event"] == "outcome" for seq in told["written"])
     assert sum(one["event"] == "outcome" for one in found.values()) == len(told["written"])
     from toolgate.kit.note import Verifier
-    from toolgate.ledger.verify import verify
+    from toolgate.ledger.reading.verify import verify
 
     assert verify(tmp_path / "log", [Verifier.parse(told["key"])]).good
 
@@ -117,7 +119,7 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
             await ledger.durable(replace(place, seq=place.seq + 1))
 
     ledger = world.start(tmp_path / "log")
-    monkeypatch.setattr(segment, "sync_data", failing)
+    monkeypatch.setattr(files, "sync_data", failing)
     asyncio.run(scenario(ledger))
     monkeypatch.undo()
     assert not ledger.probe()
@@ -126,13 +128,13 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
     with opened(tmp_path / "log") as following:
         found = next(one for one in world.records(tmp_path / "log") if one["event"] == "recovered")
     assert found["recovered"]["suspect"] is True
-    assert found["recovered"]["unfinished"] == [{"requestId": "r", "seq": 1}]
+    assert found["recovered"]["unfinished"] == [{"requestId": "r", "seq": 1, "outcome": "in_doubt"}]
     assert world.check(tmp_path / "log", following).good
 
 
 def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
-    real = segment.sync_data
+    real = files.sync_data
 
     def counted(descriptor: int) -> None:
         real(descriptor)
@@ -144,7 +146,7 @@ def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: 
         assert synced[-1] >= world.segments(tmp_path / "log")[0].stat().st_size
         await ledger.durable(places[0])
 
-    monkeypatch.setattr(segment, "sync_data", counted)
+    monkeypatch.setattr(files, "sync_data", counted)
     with opened(tmp_path / "log") as ledger:
         asyncio.run(scenario(ledger))
         assert len(synced) < 10, "fifty waiters share a few syncs"
@@ -154,12 +156,59 @@ def test_durable_returns_when_the_bytes_are_synced(tmp_path: Path, monkeypatch: 
 
 def test_reads_are_synced_soon_without_anyone_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = threading.Event()
-    monkeypatch.setattr(segment, "sync_data", lambda descriptor: synced.set())
+    monkeypatch.setattr(files, "sync_data", lambda descriptor: synced.set())
     with opened(tmp_path / "log") as ledger:
         synced.wait(world.PATIENCE_S)
         synced.clear()
         ledger.append(OUTCOME)
         assert synced.wait(world.PATIENCE_S)
+
+
+def test_a_start_that_fails_before_its_first_record_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.written(tmp_path / "log", 1)
+
+    def full(*_: object) -> None:
+        raise LedgerUnavailable("no space")
+
+    monkeypatch.setattr(local.SegmentWriter, "write", full)
+    with pytest.raises(StartRefused):
+        world.start(tmp_path / "log", run_id="failed")
+    monkeypatch.undo()
+    assert not list((tmp_path / "log").glob("*.failed.*"))
+
+
+def test_a_start_that_fails_after_its_first_record_is_told_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "point_latest", full)
+    with pytest.raises(StartRefused, match="No space left"):
+        world.start(tmp_path / "log", run_id="failed")
+    monkeypatch.undo()
+    ledger = world.written(tmp_path / "log", 1, clock=world.later(5))
+    report = world.check(tmp_path / "log", ledger)
+    assert report.good
+    assert {one.name.id: one.state for one in report.runs}["failed"] == "recovered"
+
+
+def test_a_disk_that_fills_up_is_said_once_before_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    free = [5_000_000]
+    monkeypatch.setattr(files, "free_bytes", lambda _: free[0])
+    told = []
+    with opened(tmp_path / "log", rules=local.Rules(checkpoint_seconds=3600.0, low_space_bytes=3_000_000)) as ledger:
+        for amount in (3_000_000, 2_999_999, 1_000_000, 4_000_000, 2_000_000, 6_000_000, 2_000_000):
+            free[0] = amount
+            ledger._sync_thread.look_at_space()
+            told.append(caplog.messages[:])
+            caplog.clear()
+    said = ["2 MB are free for the audit log; when the disk is full, every call is refused"]
+    assert told == [[], said, [], [], [], [], said]
 
 
 DIES = """
@@ -182,7 +231,7 @@ def died(directory: Path) -> Path:
 
 
 def test_the_next_start_says_what_a_killed_one_left(tmp_path: Path) -> None:
-    died(tmp_path / "log")
+    left = died(tmp_path / "log").read_bytes().splitlines()
     assert list((tmp_path / "log").glob("*.lock"))
     with opened(tmp_path / "log") as ledger:
         found = world.records(tmp_path / "log")
@@ -191,9 +240,10 @@ def test_the_next_start_says_what_a_killed_one_left(tmp_path: Path) -> None:
             {
                 "run": "killed",
                 "records": 22,
+                "last": leaf_hash(left[-1]).hex(),
                 "tornBytes": 0,
                 "suspect": False,
-                "unfinished": [{"requestId": "request-open", "seq": 21}],
+                "unfinished": [{"requestId": "request-open", "seq": 21, "outcome": "in_doubt"}],
             }
         ]
         assert world.check(tmp_path / "log", ledger).good
@@ -241,7 +291,7 @@ def test_an_outcome_that_could_not_be_written_is_told_at_the_next_start(tmp_path
         ledger.append(numbered(INTENT, "lost"))
     with opened(tmp_path / "log"):
         recovered = next(one["recovered"] for one in world.records(tmp_path / "log") if one["event"] == "recovered")
-    assert recovered["unfinished"] == [{"requestId": "request-lost", "seq": 1}]
+    assert recovered["unfinished"] == [{"requestId": "request-lost", "seq": 1, "outcome": "in_doubt"}]
 
 
 def test_a_flood_is_not_hidden_behind_a_log_that_cannot_be_written(
@@ -251,9 +301,12 @@ def test_a_flood_is_not_hidden_behind_a_log_that_cannot_be_written(
         monkeypatch.setattr(os, "write", world.no_space)
         for number in range(50):
             with pytest.raises(LedgerUnavailable):
-                ledger.append(numbered(world.ANONYMOUS, number))
+                ledger.append_refusal(numbered(world.ANONYMOUS, number))
         monkeypatch.undo()
-        ledger.append(numbered(world.ANONYMOUS, "after"))
+        assert ledger.append_refusal(numbered(world.ANONYMOUS, "after"))
+    for number in range(50):
+        with pytest.raises(LedgerUnavailable, match="closed"):
+            ledger.append_refusal(numbered(world.ANONYMOUS, number))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -266,7 +319,30 @@ def test_nobody_waits_for_ever_for_a_keeper_that_died(tmp_path: Path, monkeypatc
             await asyncio.wait_for(ledger.durable(ledger.append(INTENT)), world.PATIENCE_S)
 
     ledger = world.start(tmp_path / "log")
-    monkeypatch.setattr(segment, "sync_data", broken)
+    monkeypatch.setattr(files, "sync_data", broken)
     asyncio.run(scenario(ledger))
     monkeypatch.undo()
+    ledger.close()
+
+
+def test_an_effect_is_refused_when_the_disk_does_not_answer_and_goes_on_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_thread, "STUCK_SECONDS", 0.05)
+    answers = threading.Event()
+    real = files.sync_data
+    ledger = world.start(tmp_path / "log", rules=world.QUIET)
+    monkeypatch.setattr(files, "sync_data", lambda descriptor: answers.wait(world.PATIENCE_S) and real(descriptor))
+    place = ledger.append(world.numbered(INTENT, 1))
+    with pytest.raises(LedgerUnavailable, match="does not answer"):
+        asyncio.run(ledger.durable(place))
+    until(lambda: not ledger.probe(), "readiness says so")
+    with pytest.raises(LedgerUnavailable, match="does not answer"):
+        asyncio.run(ledger.durable(place))
+    assert ledger._sync_thread._waiters == [], "nobody waits any more"
+    monkeypatch.setattr(sync_thread, "STUCK_SECONDS", world.PATIENCE_S)
+    answers.set()
+    until(ledger.probe, "it answers again")
+    asyncio.run(ledger.durable(place))
+    ledger.append(world.numbered(OUTCOME, 1))
     ledger.close()

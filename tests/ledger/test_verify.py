@@ -6,8 +6,10 @@ import gzip
 import os
 import random
 import shutil
+import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +19,8 @@ from tests.ledger import world
 from tests.ledger.world import OUTCOME, StillClock, numbered, opened
 from toolgate.kit import note
 from toolgate.kit.note import Verifier
-from toolgate.ledger import Anchors, LocalLedger, Rules
-from toolgate.ledger.verify import Report, read_anchors, verify
+from toolgate.ledger import Anchors, LocalLedger, Rules, files, tips
+from toolgate.ledger.reading.verify import LogVerification, read_anchors, verify
 
 RULES = Rules(checkpoint_seconds=3600.0, checkpoint_records=16)
 
@@ -30,10 +32,10 @@ class Log:
     lines: list[bytes]
     verifier: Verifier
 
-    def rewrite(self, lines: list[bytes]) -> Report:
+    def rewrite(self, lines: list[bytes]) -> LogVerification:
         return self.replace(b"".join(line + b"\n" for line in lines))
 
-    def replace(self, data: bytes) -> Report:
+    def replace(self, data: bytes) -> LogVerification:
         self.segment.write_bytes(data)
         return verify(self.directory, [self.verifier])
 
@@ -106,20 +108,29 @@ def test_a_past_rewritten_with_all_its_hashes_is_found_by_the_next_checkpoint(lo
 
 
 def test_a_log_signed_by_another_key_is_refused(log: Log) -> None:
-    stranger = note.Signer("toolgate/audit", bytes(32)).verifier
+    stranger = note.NoteSigner("toolgate/audit", bytes(32)).verifier
     assert "checkpoint is not good" in verify(log.directory, [stranger]).faults[0].text
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """As a server that runs holds its lock."""
+    lock = files.Lock.create(path)
+    try:
+        yield
+    finally:
+        lock.release(finished=True)
 
 
 def test_a_torn_tail_is_told_from_tampering(log: Log) -> None:
     whole = log.segment.read_bytes()
     assert "behind the end" in log.replace(whole + b'{"half').faults[0].text
     run = log.segment.name.rpartition(".001")[0]
-    (log.directory / f"{run}.lock").touch()
     last = len(b"\n".join(log.lines[:-1])) + 1
-    report = log.replace(whole[: last + 50])
-    assert report.good
-    assert report.runs[0].torn_bytes == 50
-    (log.directory / f"{run}.lock").unlink()
+    with held(log.directory / f"{run}.lock"):
+        report = log.replace(whole[: last + 50])
+        assert report.good
+        assert (report.runs[0].torn_bytes, report.runs[0].state) == (50, "running")
     assert "no later run found it dead" in log.replace(whole[: last + 50]).faults[0].text
 
 
@@ -214,15 +225,9 @@ def test_one_run_can_be_checked_alone(tmp_path: Path) -> None:
     assert len(alone.runs) == 1
 
 
-def later(seconds: float) -> StillClock:
-    clock = StillClock()
-    clock.now += seconds
-    return clock
-
-
 def test_a_run_that_disappears_or_shrinks_is_missed_by_the_next(tmp_path: Path) -> None:
     world.written(tmp_path / "log", 5, run_id="first")
-    second = world.written(tmp_path / "log", 5, clock=later(10))
+    second = world.written(tmp_path / "log", 5, clock=world.later(10))
     segment = world.segments(tmp_path / "log")[0]
     whole = segment.read_bytes()
     segment.unlink()
@@ -247,11 +252,10 @@ def test_a_log_cut_back_to_an_earlier_checkpoint_is_found_with_an_anchor(tmp_pat
     assert [one.size for one in anchors] == sorted({one.size for one in anchors})
     assert world.check(tmp_path / "log", ledger, anchors=anchors).good
     segment = world.segments(tmp_path / "log")[0]
-    lines = segment.read_bytes().splitlines()
-    (tmp_path / "log" / f"{segment.name.rpartition('.001')[0]}.lock").touch()
-    segment.write_bytes(b"\n".join(lines[:18]) + b"\n")
-    assert world.check(tmp_path / "log", ledger).good, "without an anchor this looks like an earlier state"
-    fault = world.check(tmp_path / "log", ledger, anchors=anchors).faults[0]
+    world.cut(segment, 18)
+    with held(world.lock_of(segment)):
+        assert world.check(tmp_path / "log", ledger).good, "without an anchor this looks like an earlier state"
+        fault = world.check(tmp_path / "log", ledger, anchors=anchors).faults[0]
     assert "cut: an anchor saw" in fault.text
 
 
@@ -259,7 +263,8 @@ def test_a_log_rewritten_with_the_real_key_is_found_with_an_anchor(tmp_path: Pat
     ledger, file = anchored(tmp_path)
     anchors = read_anchors(file.read_text(), [ledger.verifier])
     shutil.rmtree(tmp_path / "log")
-    forged = world.written(tmp_path / "log", 50, run_id=ledger.run, rules=RULES, clock=later(5))
+    shutil.rmtree(tmp_path / tips.DIRECTORY)  # who has the key can write beside it
+    forged = world.written(tmp_path / "log", 50, run_id=ledger.run, rules=RULES, clock=world.later(5))
     assert world.check(tmp_path / "log", forged).good
     fault = world.check(tmp_path / "log", forged, anchors=anchors).faults[0]
     assert "the log was rewritten" in fault.text
@@ -292,11 +297,11 @@ def test_a_command_is_given_each_newest_checkpoint_and_no_key_of_ours(
 
 
 def test_an_anchor_that_does_not_work_delays_no_record_and_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.written(tmp_path / "log", 40, rules=RULES, anchors=Anchors(command=["/nonexistent/program"]))
     assert len(world.lines(tmp_path / "log")) > 40
-    assert "checkpoints cannot be copied" in capsys.readouterr().err
+    assert "checkpoints cannot be copied: FileNotFoundError" in caplog.messages
     assert not list((tmp_path / "log").glob("*.anchored"))
 
 
@@ -306,7 +311,7 @@ def age(directory: Path, run: str, days: float) -> None:
         os.utime(path, (moment, moment))
 
 
-def test_old_runs_go_only_when_set_and_only_when_copied_elsewhere(tmp_path: Path) -> None:
+def test_p8_old_runs_go_only_when_set_and_only_when_copied_elsewhere_and_the_log_says_who(tmp_path: Path) -> None:
     copied = {"anchors": Anchors(file=tmp_path / "elsewhere.txt")}
     keep = Rules(checkpoint_seconds=3600.0, retention_days=30)
     log = tmp_path / "log"
@@ -317,10 +322,18 @@ def test_old_runs_go_only_when_set_and_only_when_copied_elsewhere(tmp_path: Path
         age(log, run, days)
     world.written(log, 1, run_id="without")
     assert {path.name.split(".")[1] for path in world.segments(log)} == {"copied", "not-copied", "young", "without"}
-    with opened(log, later(1), run_id="with", rules=keep) as ledger:
+    with opened(log, world.later(1), run_id="with", rules=keep) as ledger:
         assert {path.name.split(".")[1] for path in world.segments(log)} == {"not-copied", "young", "without", "with"}
         first = next(one for one in world.records(log) if one["run"] == "with")
         assert [one["run"] for one in first["retired"]] == ["copied"]
+        acts = [one for one in world.records(log) if one["event"] == "act"]
+    assert [(one["act"], one["stage"]) for one in acts] == [
+        ("retention.delete", stage) for stage in ("intent", "outcome")
+    ]
+    for one in acts:  # P8: who, from where, and by which rule
+        assert one["by"]["uid"] == os.getuid()
+        assert one["from"] == {"host": socket.gethostname(), "way": "server start"}
+        assert one["about"] == {"runs": ["copied"], "retention_days": 30}
     assert world.check(log, ledger).good
 
 
@@ -329,9 +342,9 @@ def test_a_run_that_died_can_be_retired_after_its_checkpoint_was_copied_for_it(t
     code = "import os,signal,sys\nfrom pathlib import Path\nfrom tests.ledger import world\n"
     code += "world.start(Path(sys.argv[1]), run_id='dead')\nos.kill(os.getpid(), signal.SIGKILL)"
     world.python(code, log, check=False)
-    world.written(log, 1, run_id="next", clock=later(1), anchors=Anchors(file=tmp_path / "elsewhere.txt"))
+    world.written(log, 1, run_id="next", clock=world.later(1), anchors=Anchors(file=tmp_path / "elsewhere.txt"))
     age(log, "dead", 40)
     keep = Rules(checkpoint_seconds=3600.0, retention_days=30)
-    ledger = world.written(log, 1, clock=later(2), rules=keep)
+    ledger = world.written(log, 1, clock=world.later(2), rules=keep)
     assert "dead" not in {path.name.split(".")[1] for path in world.segments(log)}
     assert world.check(log, ledger).good

@@ -15,16 +15,16 @@ from msgspec.structs import replace
 
 from toolgate.ledger import LocalLedger, Rules, open_ledger
 from toolgate.ledger.files import runs_in
-from toolgate.ledger.query import lines_of_run
-from toolgate.ledger.verify import Report, verify
+from toolgate.ledger.reading.query import lines_of_run
+from toolgate.ledger.reading.verify import LogVerification, verify
 from toolgate.model.call import Caller, Wire
 from toolgate.model.clock import Ids, rfc3339
-from toolgate.model.record import Entry
+from toolgate.model.record import LedgerEntry
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 CALLER = Caller("k1", "builder")
 MOMENT = 1_763_240_000.5
-OUTCOME = Entry(
+OUTCOME = LedgerEntry(
     event="outcome",
     wire=Wire("mcp", "http", "/mcp"),
     ids=Ids("r", "t", "s"),
@@ -64,13 +64,19 @@ class StillClock:
         return self.now
 
 
-def at(entry: Entry, seconds: float) -> Entry:
+def at(entry: LedgerEntry, seconds: float) -> LedgerEntry:
     """The entry as it would be so many seconds after `MOMENT`."""
     return replace(entry, timestamp=rfc3339(MOMENT + seconds))
 
 
-def numbered(entry: Entry, number: object) -> Entry:
+def numbered(entry: LedgerEntry, number: object) -> LedgerEntry:
     return replace(entry, ids=Ids(f"request-{number}", f"trace-{number}", f"span-{number}"))
+
+
+def later(seconds: float) -> StillClock:
+    clock = StillClock()
+    clock.now += seconds
+    return clock
 
 
 @contextmanager
@@ -107,7 +113,17 @@ def segments(directory: Path) -> list[Path]:
     return [one.path for found in runs_in(directory).values() for one in found]
 
 
-def check(directory: Path, ledger: LocalLedger, **more: Any) -> Report:
+def cut(path: Path, keep: int) -> None:
+    """Leave the first so many lines of a segment."""
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:keep]))
+
+
+def lock_of(path: Path) -> Path:
+    """The lock file of a segment's run."""
+    return path.with_name(path.name.partition(".0")[0] + ".lock")
+
+
+def check(directory: Path, ledger: LocalLedger, **more: Any) -> LogVerification:
     return verify(directory, [ledger.verifier], **more)
 
 

@@ -14,5 +14,6 @@ ROWS: dict[str, str] = {
     "001-P9": "document 001: a job contract-check with read-only permissions runs the rules in CI",
     "001-P10": "document 001: an ADR states that MCP is the governance surface, another the tier policy with its tool table",
     "001-P11": "document 001: code owners guard the policy directory",
+    "000-E-01": "document 000: removal or a breaking change is announced one release and at least two weeks ahead",
     "001-P12": "document 001: dummy_experimental is a live tool that violates the floor on purpose",
 }

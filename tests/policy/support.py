@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from toolgate.model.tool import Pack, Result, Tool
 from toolgate.policy.adr import Adr
-from toolgate.policy.manifest import FILES, Manifest, Row, default_file
+from toolgate.policy.manifest import FILES, Manifest, ManifestRow, default_file
 
 ROOT = Path(__file__).parents[2]
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -37,12 +37,12 @@ def pack(*tools: Tool, name: str = "test") -> Pack:
     return Pack(name=name, tools=tools)
 
 
-def row(name: str = "probe", **changes: Any) -> Row:
+def row(name: str = "probe", **changes: Any) -> ManifestRow:
     values: dict[str, Any] = {"name": name, "tier": "experimental", "adr": None, "hint": "Advice", "roles": ALL}
-    return Row(**(values | changes))
+    return ManifestRow(**(values | changes))
 
 
-def manifest(*rows: Row, **changes: Any) -> Manifest:
+def manifest(*rows: ManifestRow, **changes: Any) -> Manifest:
     return Manifest(version="1.0.0", rows={each.name: each for each in rows}, **changes)
 
 

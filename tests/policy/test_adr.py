@@ -38,7 +38,7 @@ def test_a_directory_is_read_by_number_and_other_files_are_left_alone(tmp_path: 
 
 BAD_FILES = {
     "number used twice": ({"ADR-0001-a.md": b"", "ADR-0001-b.md": b""}, "ADR-0001 is used by"),
-    "no number": ({"ADR-0xy-a.md": b""}, "no name of a decision record"),
+    "no number": ({"ADR-0xy-a.md": b""}, "not the name of a decision record"),
     "not text": ({"ADR-0001-a.md": b"\xff\xfe"}, "not UTF-8"),
     "too large": ({"ADR-0001-a.md": b"x" * (MAX_BYTES + 1)}, "larger than"),
 }

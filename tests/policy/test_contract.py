@@ -42,6 +42,13 @@ def test_an_entry_holds_what_callers_and_reviewers_rely_on() -> None:
         "id": "mcp.tool:test.judge",
         "pack": "test",
         "description": "Says nothing.",
+        "annotations": {
+            "title": "Judge",
+            "readOnlyHint": False,
+            "destructiveHint": True,
+            "idempotentHint": False,
+            "openWorldHint": True,
+        },
         "inputSchema": dict(judge.input_schema),
         "outputSchema": dict(judge.output_schema),
         "x-tier": "authoritative",
@@ -115,6 +122,8 @@ def test_a_lock_comes_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("annotations", {"title": "Probe"}),
+        ("annotations", {"readOnlyHint": "yes"}),
         ("roles", "admin"),
         ("roles", [1]),
         ("effect", "magic"),
@@ -134,7 +143,7 @@ def test_a_contract_with_an_entry_of_another_shape_is_refused_before_it_is_compa
     built = contract.build([pack(tool())], manifest(row()), {})
     built["tools"][0][field] = value
     (tmp_path / "lock.json").write_text(json.dumps(built))
-    with pytest.raises(StartRefused, match="is no contract"):
+    with pytest.raises(StartRefused, match="is not a contract"):
         contract.read_lock(tmp_path / "lock.json")
 
 
@@ -145,9 +154,10 @@ def test_a_contract_with_an_entry_of_another_shape_is_refused_before_it_is_compa
         "{}",
         "[]",
         '{"schemaVersion": "2.0.0", "digest": "", "packs": [], "adrs": [], "deprecations": [], "tools": []}',
-        '{"schemaVersion": "1.0.0", "digest": "", "packs": [], "adrs": [], "deprecations": [], "tools": [{}]}',
-        '{"schemaVersion": "1.0.0", "digest": "", "packs": [], "adrs": [{"id": 1}], "deprecations": [], "tools": []}',
-        '{"schemaVersion": "1.0.0", "schemaVersion": "1.0.0", "tools": []}',
+        '{"schemaVersion": "1.0.0", "digest": "", "packs": [], "adrs": [], "deprecations": [], "tools": []}',
+        '{"schemaVersion": "1.1.0", "digest": "", "packs": [], "adrs": [], "deprecations": [], "tools": [{}]}',
+        '{"schemaVersion": "1.1.0", "digest": "", "packs": [], "adrs": [{"id": 1}], "deprecations": [], "tools": []}',
+        '{"schemaVersion": "1.1.0", "schemaVersion": "1.1.0", "tools": []}',
     ],
 )
 def test_what_is_no_contract_is_refused_with_the_command_that_makes_one(tmp_path: Path, text: str) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.policy.support import accepted, manifest, pack, row, tool
 from toolgate.policy import contract
-from toolgate.policy.diff import Change, compare, unannounced
+from toolgate.policy.diff import ContractChange, compare, unannounced
 from toolgate.policy.schemadiff import schema_changes
 
 SCHEMA: dict[str, Any] = {
@@ -182,7 +183,7 @@ values = st.sampled_from(["", "x", "xy", "y", "xxxxx", 0, 1, 2, 3, 1.5, None, Tr
 arguments = st.lists(st.dictionaries(names, values, max_size=3), min_size=15, max_size=25)
 
 
-@settings(max_examples=100, deadline=None)
+@cases(40, 200)
 @given(pair=neighbours(), calls=arguments)
 def test_what_is_not_called_breaking_refuses_no_call_that_was_accepted(pair: Any, calls: Any) -> None:
     old, new = pair
@@ -194,7 +195,7 @@ def test_what_is_not_called_breaking_refuses_no_call_that_was_accepted(pair: Any
     assert not accepted_now or kinds - {"text-only"}
 
 
-@settings(max_examples=50, deadline=None)
+@cases(20, 100)
 @given(pair=neighbours())
 def test_a_difference_is_never_silent_and_equality_says_nothing(pair: Any) -> None:
     old, new = pair
@@ -212,6 +213,11 @@ def _built(adrs: Any = None, **changes: Any) -> contract.Contract:
 
 TOOL_CHANGES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({}, {"summary": "Else."}, "text-only", "description"),
+    ({}, {"title": "Else"}, "text-only", "annotation:title"),
+    ({"effect": "write"}, {"effect": "write", "destructive": False}, "widening", "annotation:destructiveHint"),
+    ({"effect": "write", "idempotent": True}, {"effect": "write"}, "widening", "annotation:idempotentHint"),
+    ({"effect": "write"}, {}, "widening", "annotation:readOnlyHint"),
+    ({}, {"effect": "network"}, "widening", "annotation:openWorldHint"),
     ({}, {"hint": "Else"}, "text-only", "hint"),
     ({}, {"id": "test.else"}, "breaking", "id"),
     ({}, {"roles": frozenset({"builder", "admin"})}, "breaking", "role:committer"),
@@ -247,8 +253,8 @@ def test_each_change_of_a_tool_has_its_meaning(old: Any, new: Any, kind: str, wh
 def test_tools_that_come_and_go() -> None:
     one = contract.build([pack(tool("a"))], manifest(row("a"), row("b")), {})
     two = contract.build([pack(tool("a"), tool("b"))], manifest(row("a"), row("b")), {})
-    assert compare(one, two) == [Change("widening", "b", "tool", "the tool is new")]
-    assert compare(two, one) == [Change("breaking", "b", "tool", "the tool is gone")]
+    assert compare(one, two) == [ContractChange("widening", "b", "tool", "the tool is new")]
+    assert compare(two, one) == [ContractChange("breaking", "b", "tool", "the tool is gone")]
 
 
 def test_a_record_that_is_edited_or_loses_its_acceptance() -> None:
@@ -268,7 +274,7 @@ def test_a_field_nobody_knows_is_breaking() -> None:
 
 
 TODAY = date(2026, 11, 15)
-GONE = Change("breaking", "probe", "argument:path", "gone")
+GONE = ContractChange("breaking", "probe", "argument:path", "gone")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +299,9 @@ def test_a_breaking_change_needs_two_weeks_of_notice_for_that_very_part(
 def test_compatible_changes_need_no_notice() -> None:
     assert (
         unannounced(
-            [Change("widening", "a", "tool", ""), Change("text-only", "a", "hint", "")], {"deprecations": []}, TODAY
+            [ContractChange("widening", "a", "tool", ""), ContractChange("text-only", "a", "hint", "")],
+            {"deprecations": []},
+            TODAY,
         )
         == []
     )

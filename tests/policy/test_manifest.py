@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.policy.support import ALL, accepted, edit_manifest, home, json_row, manifest, row
 from toolgate.errors import StartRefused
+from toolgate.policy import contract
 from toolgate.policy.bundle import load_decisions, load_policy, records_in_force
 from toolgate.policy.manifest import load_manifest, narrow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from toolgate.policy.manifest import Manifest, Row
+    from toolgate.policy.manifest import Manifest, ManifestRow
 
 COMMITTERS = frozenset({"committer", "admin"})
 ADRS = {
@@ -46,6 +47,15 @@ FOR_ALL = {
     "vrf_verify",
     "library_search",
     "library_fetch",
+    "prompt:before_you_act",
+    "prompt:governance_guide",
+    "resource:contract",
+    "resource:decision_record",
+    "resource:own_record",
+    "resource:own_records",
+    "resource:paper",
+    "resource:receipt",
+    "resource:round",
 }
 
 
@@ -81,13 +91,27 @@ def test_a_manifest_is_read_into_rows_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_d14_row_of_document_001_is_refused_with_what_it_lacks_and_what_to_write(tmp_path: Path) -> None:
+    """It knows no roles. Absence denies, so a row without them would serve nobody, silently."""
+    theirs = {
+        "name": "analyze_dissonance",
+        "x-tier": "authoritative",
+        "x-adr": "ADR-0008",
+        "x-visibilityHint": "Primary L1 governance analysis",
+    }
+    with pytest.raises(
+        StartRefused, match=r'row analyze_dissonance: "x-roles" is a required property \(name who may call'
+    ):
+        load_manifest(_file(tmp_path, tools=[theirs]))
+
+
 BROKEN_CONTENT = {
     "unknown key": ({"extra": 1}, "extra"),
     "no semantic version": ({"version": "1.0"}, "version"),
     "version with a line break": ({"version": "1.0.0\n"}, "version"),
     "version with leading zero": ({"version": "01.0.0"}, "version"),
-    "tools is no list": ({"tools": {}}, "tools"),
-    "row is no object": ({"tools": ["probe"]}, "row 0"),
+    "tools is not a list": ({"tools": {}}, "tools"),
+    "row is not an object": ({"tools": ["probe"]}, "row 0"),
     "unknown key in a row": ({"tools": [json_row("probe", promote=True)]}, "row probe"),
     "unknown tier": ({"tools": [json_row("probe", **{"x-tier": "gold"})]}, "row probe: x-tier"),
     "tier in other letters": ({"tools": [json_row("probe", **{"x-tier": "Authoritative"})]}, "row probe: x-tier"),
@@ -101,7 +125,7 @@ BROKEN_CONTENT = {
     "no tier": ({"tools": [{"name": "p", "x-roles": ["admin"], "x-visibilityHint": "x"}]}, "x-tier"),
     "no hint": ({"tools": [{"name": "p", "x-roles": ["admin"], "x-tier": "experimental"}]}, "x-visibilityHint"),
     "empty hint": ({"tools": [json_row("probe", **{"x-visibilityHint": ""})]}, "row probe: x-visibilityHint"),
-    "name no tool can have": ({"tools": [json_row("Probe-1")]}, "row Probe-1"),
+    "name no tool can have": ({"tools": [json_row("probe one")]}, "row probe one"),
     "two rows for one tool": ({"tools": [json_row("probe"), json_row("probe")]}, "two rows for probe"),
     "day that is none": (
         {"deprecations": [{"tool": "probe", "what": "tool", "announced": "2026-02-30", "text": "x"}]},
@@ -198,7 +222,7 @@ rows = st.builds(
 manifests = st.lists(rows, max_size=4, unique_by=lambda each: each.name).map(lambda each: manifest(*each))
 
 
-def _no_more(base: Row, asked: Row) -> bool:
+def _no_more(base: ManifestRow, asked: ManifestRow) -> bool:
     lower = asked.tier in (base.tier, "experimental")
     return asked.roles <= base.roles and lower and asked.pack == base.pack and asked.adr in (None, base.adr)
 
@@ -239,11 +263,11 @@ def test_a_deployment_cannot_loosen_the_schema_by_editing_its_copy(tmp_path: Pat
 def test_without_a_directory_the_packaged_policy_holds() -> None:
     policy = load_policy(None)
     assert policy.manifest == load_manifest(None)
-    assert policy.lock["schemaVersion"] == "1.0.0"
+    assert policy.lock["schemaVersion"] == contract.SCHEMA_VERSION
 
 
 def test_a_named_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StartRefused, match="is no directory"):
+    with pytest.raises(StartRefused, match="is not a directory"):
         load_policy(tmp_path / "policy")
 
 

@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, make_home
+from tests.waiting import until
 
 GOOD_BODY = b'{"tool":"unruly_write","args":{"name":"hostile"}}'
 CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD_BODY), GOOD_BODY)
@@ -23,9 +25,10 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD_BODY), GOOD_BODY)
 def raw(port: int, *pieces: bytes) -> bytes:
     """Everything the server says until it closes, or has said one whole answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
-        for piece in pieces:
-            connection.sendall(piece)
-        connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it may have been refused, and closed, before all of it was sent
+            for piece in pieces:
+                connection.sendall(piece)
+            connection.shutdown(socket.SHUT_WR)
         heard = b""
         try:
             while chunk := connection.recv(65536):
@@ -238,12 +241,16 @@ def test_a_content_type_with_parameters_is_fine(home: Home, server: Server) -> N
 
 KEYS = {
     "not ASCII": b"tg_\xe9\xe9",
-    "empty": b"",
     "not a key": b"hello",
     "too long": b"tg_" + b"a" * 5000,
     "a wrong secret": b"tg_000000000000_" + b"0" * 64,
     "a variable": b"${TOOLGATE_KEY}",
 }
+
+
+def test_an_empty_key_header_counts_as_missing(spoken: Spoken) -> None:
+    """What a client sends whose variable is not set."""
+    refused(spoken.without(b"x-mcp-api-key").with_(b"X-MCP-API-Key", b"").send(), 401)
 
 
 @pytest.mark.req("000-D-01")
@@ -347,7 +354,7 @@ def test_a_dispatch_body_of_another_shape_has_a_stable_reason(
     "path",
     [
         "/",
-        "/mcp/",
+        "/mcp//",
         "/MCP",
         "/mrt_dispatch?x=1/../",
         "/.well-known/oauth-protected-resource",
@@ -411,14 +418,21 @@ def test_a_client_that_goes_away_frees_its_slot(home: Home, server: Server) -> N
     try:
         for connection in connections:
             connection.sendall(request.bytes())
-        while speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status != 429:
-            pass
+        until(lambda: speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status == 429)
     finally:
         for connection in connections:
             connection.close()
-    due = time.monotonic() + 5
-    while speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status != 200:
-        assert time.monotonic() < due, "the slots never came back"
+    until(lambda: speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"]).status == 200, "the slots come back")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/healthz", 200), ("/readyz", 403), ("/mcp", 403), ("/healthz/", 403), ("/", 403)]
+)
+def test_p19_health_alone_answers_whatever_host_it_is_asked_by(server: Server, path: str, status: int) -> None:
+    heard = raw(server.port, b"GET %s HTTP/1.1\r\nHost: 10.1.2.3:8000\r\nConnection: close\r\n\r\n" % path.encode())
+    assert status_of(heard) == status
+    if status == 200:
+        assert heard.endswith(b'\r\n\r\n{"status":"ok"}'), "and it tells nothing else"
 
 
 def test_health_and_readiness_need_no_key_and_tell_nothing(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -9,13 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, environment, make_home, until_closed
+from tests.waiting import until
 
 
 def test_the_first_line_says_where_everything_is(home: Home) -> None:
@@ -27,11 +28,13 @@ def test_the_first_line_says_where_everything_is(home: Home) -> None:
             "mcp": f"{url}/mcp",
             "dispatch": f"{url}/mrt_dispatch",
             "rpc": f"{url}/rpc",
+            "environment": "local",
+            "notes": [],
         }
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_calls_under_way_and_ends_with_0(home: Home, number: signal.Signals) -> None:
+def test_p14_a_signal_drains_calls_under_way_and_ends_with_0(home: Home, number: signal.Signals) -> None:
     _prepare(home)
     with home.serving() as server:
         heard: list[speak.Heard] = []
@@ -71,10 +74,11 @@ def _prepare(home: Home) -> None:
 
 
 def _until_inside(home: Home) -> None:
-    due = time.monotonic() + 5
-    while not (home.workspace / "inside").exists():
-        assert time.monotonic() < due, "the call never got inside"
-        time.sleep(0.005)
+    _until(home.workspace / "inside")
+
+
+def _until(path: Path) -> None:
+    until(path.exists, f"there is a file {path.name}")
 
 
 def test_a_taken_port_is_a_clear_refusal_to_start(home: Home) -> None:
@@ -95,15 +99,19 @@ def test_a_taken_port_is_a_clear_refusal_to_start(home: Home) -> None:
 
 @pytest.mark.parametrize("tool", ["unruly_spin", "unruly_doze", "unruly_sleep", "unruly_stubborn"])
 def test_a_handler_that_never_ends_does_not_stop_the_others(home: Home, server: Server, tool: str) -> None:
-    heard: list[speak.Heard] = []
-    stuck = threading.Thread(target=lambda: heard.append(speak.mrt(server.port, tool, {}, home.keys["admin"])))
-    stuck.start()
-    served = 0
-    while stuck.is_alive():
-        assert speak.mcp_modern(server.port, "unruly_echo", {}, home.keys["builder"]).status == 200
-        served += 1
-    assert served >= 3
-    assert (heard[0].status, heard[0].code, heard[0].reason) == (500, "internal_error", "deadline_exceeded")
+    def served_meanwhile() -> int:
+        heard: list[speak.Heard] = []
+        stuck = threading.Thread(target=lambda: heard.append(speak.mrt(server.port, tool, {}, home.keys["admin"])))
+        stuck.start()
+        served = 0
+        while stuck.is_alive():
+            assert speak.mcp_modern(server.port, "unruly_echo", {}, home.keys["builder"]).status == 200
+            served += 1
+        assert (heard[0].status, heard[0].code, heard[0].reason) == (500, "internal_error", "deadline_exceeded")
+        return served
+
+    # A server that stands still serves one before and one after. A busy machine may do so once, by chance.
+    until(lambda: served_meanwhile() >= 3, "others are served meanwhile")
 
 
 def test_no_answer_and_no_log_line_holds_what_a_handler_s_exception_said(home: Home, server: Server) -> None:
@@ -166,7 +174,49 @@ def test_every_answered_call_is_in_the_log_exactly_once(tmp_path: Path) -> None:
 
 
 def test_commands_that_do_not_serve_load_neither_server_nor_stores() -> None:
-    heavy = {"uvicorn", "sqlalchemy", "httpx2", "httpcore2", "jsonschema_rs", "nacl", "cryptography", "toolgate.app"}
+    heavy = {"uvloop", "sqlalchemy", "toolgate.powers.net", "jsonschema_rs", "nacl", "cryptography", "toolgate.app"}
     code = "import sys; sys.argv[1:] = ['--help']; from toolgate.cli.main import run\ntry: run()\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert heavy.isdisjoint(done.stdout.splitlines()[-1].split())
+
+
+def test_a_signal_ends_the_server_within_its_drain_time_whatever_handlers_do(tmp_path: Path) -> None:
+    """Threads that sleep in C, an endless query, a spinning worker, asyncio's executor, a thread of a pack's own."""
+    home = make_home(tmp_path / "home", packs=("unruly",))
+    calls = [("unruly_stuck", {"kind": kind}) for kind in ("worker", "executor", "query", "thread", "cancelled")]
+    calls.append(("unruly_stuck_thread", {}))
+    with home.serving("--server-drain-seconds", "0.2") as server:
+        for tool, arguments in calls:
+            threading.Thread(
+                target=_asked, args=(server.port, tool, arguments, home.keys["admin"]), daemon=True
+            ).start()
+        for name in ("worker", "executor", "query", "thread", "cancelled", "handler"):
+            _until(home.workspace / f"stuck-{name}")
+        server.process.terminate()
+        assert server.process.wait(PATIENCE_S) == 0
+
+
+def _asked(port: int, tool: str, arguments: dict[str, str], key: str) -> None:
+    with contextlib.suppress(OSError, ValueError, http.client.HTTPException):  # it ends in the middle
+        speak.mrt(port, tool, arguments, key)
+
+
+BLOCKED = """
+import asyncio, sys, threading, time
+from toolgate.servers import lifecycle
+lifecycle.LAST_RESORT_S = 0.2
+async def main():
+    with lifecycle.stop_on_signals(lambda: None, drain_s=0.1):
+        print("ready", flush=True)
+        while True:
+            pass
+lifecycle.run(main())
+"""
+
+
+def test_a_signal_ends_even_a_server_whose_loop_is_blocked() -> None:
+    with subprocess.Popen([sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 1

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from uvicorn.server import ServerState
 
 from tests.faces import speak
 from tests.homes import Home
 from tests.ledger import world
-from tests.servers.byhand import Later, Wire, connected
+from tests.servers.byhand import WAITS, Later, Wire, connected, door, feed
 from toolgate.app import App
-from toolgate.servers.http import HttpApp
-from toolgate.servers.outbox import MOST_HELD
+from toolgate.servers import door as door_module
+from toolgate.servers.http import MOST_HELD, HttpApp
 
 FACES = ("/mcp", "/rpc", "/mrt_dispatch")
 
@@ -40,15 +39,15 @@ class Desk:
     app: App
     home: Home
     loop: Later = field(default_factory=Later)
-    state: ServerState = field(default_factory=ServerState)
 
     def __post_init__(self) -> None:
         app = self.app
-        self.http = HttpApp(app.road, app.mrt_face(), app.rpc_face(), body_bytes=1 << 20, ready=app.ready)
+        self.door = door(self.loop)
+        self.http = HttpApp(app.road, app.faces(), body_bytes=1 << 20, ready=app.ready)
         self.http.heads.hosts = frozenset({b"here"})
 
     def connect(self) -> tuple[Any, Wire]:
-        return connected(self.http, self.loop, self.state)
+        return connected(self.http, self.loop, self.door)
 
     def request(
         self, request_id: int, path: str = "/mcp", tool: str = "unruly_echo", key: str = "admin", **more: Any
@@ -65,7 +64,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(home: Home) -> Iterator[Desk]:
+def desk(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(door_module.CallerTurns, "_has_time", lambda *_: True)  # turns are not measured here
     app = home.app()
     yield Desk(app, home)
     asyncio.run(app.close())
@@ -93,7 +93,7 @@ def test_answers_of_one_turn_leave_together_after_all_their_records(
     connections = [desk.connect() for _ in range(3)]
     for number, (protocol, wire) in enumerate(connections):
         wire.on_write = lambda: seen.append(desk.logged())
-        protocol.data_received(desk.request(number, path))
+        feed(protocol, desk.request(number, path))
     assert (desk.logged(), [wire.sent for _, wire in connections]) == (0, [b"", b"", b""])
     desk.loop.end_turn()
     assert seen == [3, 3, 3], "each answer found every record written"
@@ -104,7 +104,7 @@ def test_answers_of_one_turn_leave_together_after_all_their_records(
 def test_a_full_outbox_does_not_wait_for_the_end_of_the_turn(desk: Desk) -> None:
     connections = [desk.connect() for _ in range(MOST_HELD + 1)]
     for number, (protocol, _) in enumerate(connections):
-        protocol.data_received(desk.request(number))
+        feed(protocol, desk.request(number))
     assert [bool(wire.sent) for _, wire in connections] == [True] * MOST_HELD + [False]
     desk.loop.end_turn()
     assert all(wire.sent for _, wire in connections)
@@ -114,7 +114,7 @@ def test_the_only_connection_is_answered_at_once(desk: Desk) -> None:
     protocol, wire = desk.connect()
     wire.on_write = lambda: seen.append(desk.logged())
     seen: list[int] = []
-    protocol.data_received(desk.request(1))
+    feed(protocol, desk.request(1))
     assert (seen, desk.loop.soon) == ([1], [])
 
 
@@ -124,19 +124,20 @@ def test_when_the_log_fails_every_held_answer_says_so_and_none_is_lost(
 ) -> None:
     connections = [desk.connect() for _ in range(3)]
     for number, (protocol, _) in enumerate(connections):
-        protocol.data_received(desk.request(number, path))
+        feed(protocol, desk.request(number, path))
     monkeypatch.setattr(os, "write", world.no_space)
     desk.loop.end_turn()
     monkeypatch.undo()
     for number, (_, wire) in enumerate(connections):
         ((status, body),) = answers(wire)
-        assert status == 503
+        assert status == (200 if path == "/mcp" else 503)
+        assert "audit log cannot be written" in json.dumps(body)
         assert "hello" not in wire.sent.decode()
         assert body.get("id", number) == number
     assert desk.logged() == 0
     for number, (protocol, _) in enumerate(connections):
-        protocol.data_received(desk.request(number + 10, path))
-    desk.loop.end_turn()
+        feed(protocol, desk.request(number + 10, path))
+    desk.loop.end_turns()
     assert [answers(wire)[1][0] for _, wire in connections] == [200, 200, 200]
     assert desk.logged() == 3
     assert world.check(desk.app.ledger._directory, desk.app.ledger).good
@@ -144,8 +145,8 @@ def test_when_the_log_fails_every_held_answer_says_so_and_none_is_lost(
 
 def test_an_answer_without_a_record_does_not_suffer_from_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     (calling, _), (asking, wire) = desk.connect(), desk.connect()
-    calling.data_received(desk.request(1))
-    asking.data_received(b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n")
+    feed(calling, desk.request(1))
+    feed(asking, b"GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n")
     monkeypatch.setattr(os, "write", world.no_space)
     desk.loop.end_turn()
     assert answers(wire) == [(200, {"status": "ok"})]
@@ -155,7 +156,7 @@ def test_a_refusal_is_held_for_its_record_too(desk: Desk) -> None:
     (first, wire), _ = desk.connect(), desk.connect()
     seen: list[int] = []
     wire.on_write = lambda: seen.append(desk.logged())
-    first.data_received(desk.request(1, tool="unruly_nothing"))
+    feed(first, desk.request(1, tool="unruly_nothing"))
     assert (wire.sent, desk.logged()) == (b"", 0)
     desk.loop.end_turn()
     assert (seen, answers(wire)[0][0]) == ([1], 400)
@@ -163,16 +164,16 @@ def test_a_refusal_is_held_for_its_record_too(desk: Desk) -> None:
 
 def test_a_client_that_does_not_wait_for_its_answers_gets_them_in_order(desk: Desk) -> None:
     (first, wire), _ = desk.connect(), desk.connect()
-    first.data_received(desk.request(1))
-    first.data_received(desk.request(2) + desk.request(3))
-    desk.loop.end_turn()
+    feed(first, desk.request(1))
+    feed(first, desk.request(2) + desk.request(3))
+    desk.loop.end_turns()
     assert [body["id"] for _, body in answers(wire)] == [1, 2, 3]
 
 
 def test_a_client_that_left_is_not_answered_and_its_call_is_on_record(desk: Desk) -> None:
     (first, wire), (second, other) = desk.connect(), desk.connect()
-    first.data_received(desk.request(1))
-    second.data_received(desk.request(2))
+    feed(first, desk.request(1))
+    feed(second, desk.request(2))
     wire.closed = True
     desk.loop.end_turn()
     assert (wire.sent, len(answers(other)), desk.logged()) == (b"", 1, 2)
@@ -180,7 +181,7 @@ def test_a_client_that_left_is_not_answered_and_its_call_is_on_record(desk: Desk
 
 def test_an_answer_held_while_the_server_stops_is_sent(desk: Desk) -> None:
     (first, wire), _ = desk.connect(), desk.connect()
-    first.data_received(desk.request(1))
+    feed(first, desk.request(1))
     first.shutdown()
     assert not wire.closed
     desk.loop.end_turn()
@@ -191,10 +192,10 @@ def test_an_answer_held_while_the_server_stops_is_sent(desk: Desk) -> None:
 
 def test_a_connection_is_not_idle_while_its_answer_is_held(desk: Desk) -> None:
     (first, wire), _ = desk.connect(), desk.connect()
-    first.data_received(desk.request(1))
+    feed(first, desk.request(1))
     desk.loop.end_turn()
-    desk.loop.now = first.timeout_keep_alive * 2
-    first.data_received(desk.request(2))
+    desk.loop.now = WAITS.idle_s * 2
+    feed(first, desk.request(2))
     desk.loop.go_to(desk.loop.now)
     assert not wire.closed
     desk.loop.end_turn()

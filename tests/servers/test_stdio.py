@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +18,10 @@ import pytest
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, environment
 from tests.ledger import world
+from toolgate.errors import ExitCode
+from toolgate.faces.mcp import McpFace
 from toolgate.faces.rpc import RpcFace
+from toolgate.ledger.reading import parity
 from toolgate.servers.stdio import StdioServer
 
 
@@ -121,12 +127,140 @@ def test_a_revoked_key_is_dead_in_the_middle_of_a_stream(home: Home) -> None:
         assert peer.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["error"]["code"] == 401
 
 
-def test_the_end_of_input_ends_the_server_promptly_also_with_calls_under_way(home: Home) -> None:
+@pytest.mark.parametrize("tool", ["unruly_hold", "unruly_wait", "unruly_write"], ids=["read", "effect", "thread"])
+def test_f23_d5_what_was_read_before_the_pipe_closed_is_answered(home: Home, tool: str) -> None:
     (home.workspace / "release").unlink(missing_ok=True)
+    peer = speak.Stdio(home, home.keys["admin"])
+    try:
+        arguments = {"name": "told"} if tool == "unruly_write" else {}
+        peer.send(rpc_line(tool, "rpc", **arguments))
+        peer.send(speak.mcp_message(tool, arguments, modern=True) | {"id": "mcp"})
+        assert peer.process.stdin is not None
+        peer.process.stdin.close()
+        (home.workspace / "release").touch()
+        heard = {one["id"]: one for one in (peer.receive(), peer.receive())}
+        assert heard["rpc"]["result"]["success"] is True
+        assert heard["mcp"]["result"]["structuredContent"]["success"] is True
+        code, complaints = peer.end()
+        assert code == 0
+        assert b"Warning" not in complaints
+    finally:
+        peer.close()
+
+
+def test_f23_what_does_not_end_within_the_drain_time_is_told_that_it_was_cancelled(home: Home) -> None:
+    (home.workspace / "release").unlink(missing_ok=True)
+    peer = speak.Stdio(home, home.keys["admin"], "--server-drain-seconds", "0.1")
+    try:
+        peer.send(rpc_line("unruly_hold", "waits"))
+        assert peer.ask(rpc_line("unruly_echo", "quick"))["id"] == "quick"
+        assert peer.end()[0] == 0
+        assert peer.receive()["error"]["data"]["reason"] == "cancelled"
+    finally:
+        peer.close()
+
+
+def test_f23_more_signals_end_the_waiting_and_nothing_else(home: Home) -> None:
+    """However many come: not one of them kills it while it writes the end of its log."""
+    (home.workspace / "release").unlink(missing_ok=True)
+    peer = speak.Stdio(home, home.keys["admin"], "--server-drain-seconds", "600")
+    try:
+        peer.send(rpc_line("unruly_hold", "waits"))
+        assert peer.ask(rpc_line("unruly_echo", "quick"))["id"] == "quick"
+        due = time.monotonic() + PATIENCE_S
+        while peer.process.poll() is None:
+            assert time.monotonic() < due
+            peer.process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                peer.process.wait(0.001)
+        assert peer.process.returncode == 0
+        assert peer.receive()["error"]["data"]["reason"] == "cancelled"
+    finally:
+        peer.close()
+
+
+def test_f23_answers_that_the_pipe_cannot_hold_are_not_lost_at_the_end(home: Home) -> None:
+    lines = [json.dumps(rpc_line("unruly_echo", n, text="x" * 60)).encode() for n in range(1000)]
+    process = subprocess.Popen(
+        home.command("stdio"),
+        env=environment(TOOLGATE_API_KEY=home.keys["admin"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    sender = threading.Thread(target=lambda: (process.stdin.write(b"\n".join(lines)), process.stdin.close()))  # type: ignore[union-attr]
+    sender.start()
+    heard = b""
+    while piece := os.read(process.stdout.fileno(), 512):
+        heard += piece
+    sender.join(PATIENCE_S)
+    assert process.wait(PATIENCE_S) == 0
+    process.stdout.close()
+    assert [json.loads(line)["id"] for line in heard.splitlines()] == list(range(1000))
+
+
+@pytest.mark.req("002-E3")
+def test_d6_a_message_without_a_method_is_invalid_input_with_its_id_and_a_record_as_over_http(home: Home) -> None:
+    message = {"jsonrpc": "2.0", "id": "x1", "params": {}}
+    before = home.calls()
     with speak.stdio(home) as peer:
-        peer.send(rpc_line("unruly_hold", 1))
-        assert peer.ask(rpc_line("unruly_echo", 2))["id"] == 2
-    (home.workspace / "release").touch()
+        piped = peer.ask(message)
+    with home.serving() as server:
+        status, _, posted = speak.send(server.port, "/rpc", message, speak.key_header(home.keys["admin"]))
+    assert status == 400
+    for answer in (piped, posted):
+        assert (answer["id"], answer["error"]["code"]) == ("x1", -32602)
+        assert answer["error"]["data"]["canonical_code"] == "INVALID_INPUT"
+        assert answer["error"]["data"]["reason"] == "missing_method"
+    one, other = (found for found in home.calls() if found not in before)
+    assert parity.projected(one) == parity.projected(other)
+
+
+BAD_KEYS = {
+    "none": (None, "TOOLGATE_API_KEY is not set"),
+    "wrong": ("tg_wrong", "API key is invalid."),
+    "unexpanded": ("${KEY}", "not expanded"),
+}
+FIRST_REQUESTS: dict[str, tuple[Any, int]] = {
+    "initialize": ({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}, 401),
+    "rpc": (rpc_line("unruly_echo", 7), -32001),
+}
+
+
+@pytest.mark.parametrize("first", FIRST_REQUESTS)
+@pytest.mark.parametrize("key", BAD_KEYS)
+def test_d5_a_bad_key_is_told_to_the_client_that_greets_and_recorded(home: Home, first: str, key: str) -> None:
+    text, why = BAD_KEYS[key]
+    message, code = FIRST_REQUESTS[first]
+    before = home.calls()
+    process = subprocess.Popen(
+        home.command("stdio"),
+        env=environment() if text is None else environment(TOOLGATE_API_KEY=text),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()  # and held open, as a client does that waits for its answer
+        answer = json.loads(process.stdout.readline())
+        assert (answer["id"], answer["error"]["code"]) == (7, code)
+        assert process.wait(PATIENCE_S) == ExitCode.DENIED
+        assert why in process.stderr.read().decode()
+        if first == "initialize":
+            assert why in answer["error"]["message"]
+    finally:
+        process.kill()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+    (found,) = (found for found in home.calls() if found not in before)
+    assert found["error"]["happening"] == ("missing_key" if text is None else "invalid_key")
 
 
 def test_a_fault_of_our_own_ends_one_call_and_not_the_stream(home: Home) -> None:
@@ -136,7 +270,8 @@ def test_a_fault_of_our_own_ends_one_call_and_not_the_stream(home: Home) -> None
 
     app = home.app()
     ends = Ends()
-    server = StdioServer(app.road, RpcFace(Broken(), str), home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # two stand-ins
+    faces = [RpcFace(Broken(), str), McpFace()]
+    server = StdioServer(app.road, faces, home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # two stand-ins
 
     async def scene() -> None:
         await server._take(json.dumps(rpc_line("unruly_echo", 1)).encode())
@@ -165,14 +300,20 @@ class Ends:
         self._on_write()
         self.written += data
 
+    async def sent(self) -> None:
+        pass
+
+    async def left(self) -> None:
+        await asyncio.Event().wait()
+
 
 def served(home: Home, ends: Ends) -> list[Any]:
     app = home.app()
-    server = StdioServer(app.road, app.rpc_face(), home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # a stand-in
+    server = StdioServer(app.road, app.faces(), home.keys["admin"].encode(), ends, body_bytes=1000)  # type: ignore[arg-type] # a stand-in
 
     async def scene() -> None:
         await server.serve()
-        await server.drain()
+        await server.drain(PATIENCE_S)
         await app.close()
 
     asyncio.run(scene())
@@ -207,10 +348,12 @@ def test_when_the_log_fails_a_burst_is_told_so_line_by_line(home: Home, monkeypa
 
     monkeypatch.setattr(StdioServer, "_flush", flush)
     answers = served(home, Ends(BURST))
-    assert [(answer["id"], answer["error"]["message"]) for answer in answers] == [
-        ("rpc", "Internal error"),
-        ("mcp", "The audit log cannot be written."),
-        ("refused", "Internal error"),
+    rpc, mcp, refused = answers
+    assert (mcp["id"], mcp["result"]["isError"]) == ("mcp", True)
+    assert mcp["result"]["content"][0]["text"] == "The audit log cannot be written."
+    assert [(answer["id"], answer["error"]["message"]) for answer in (rpc, refused)] == [
+        ("rpc", "Internal error: The audit log cannot be written."),
+        ("refused", "Internal error: The audit log cannot be written."),
     ]
     assert len(home.calls()) == before
 
@@ -227,8 +370,8 @@ def test_a_file_can_be_replayed_into_it(home: Home, tmp_path: Any) -> None:
     assert [json.loads(line)["id"] for line in (tmp_path / "out").read_text().splitlines()] == list(range(5))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(home: Home, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_p14_a_signal_ends_it_cleanly(home: Home, number: signal.Signals) -> None:
     peer = speak.Stdio(home, home.keys["admin"])
     try:
         assert peer.rpc("unruly_echo", {}).envelope is not None

@@ -29,17 +29,22 @@ from tests.wire.messages import (
 
 DIFFERENCES = {
     "strict-json": "duplicate keys, huge integers and the like are refused by the one reader that every face uses",
-    "frame": "a message that is no JSON-RPC request is -32600 in both eras; the SDK says -32602 with a page of validator text, "
+    "frame": "what is not a JSON-RPC request is -32600 in both eras; the SDK says -32602 with a page of validator text, "
     "or takes a request with an impossible id for a notification and never answers",
     "known-id": "when the id can be read, the error carries it; the SDK answers null",
+    "no-method": "on a pipe a message without method is document 002's INVALID_INPUT, with its id, as on /rpc",
     "silent": "on a pipe the SDK drops a line it cannot read; JSON-RPC wants an error with id null, and a person debugging too",
-    "no-stream": "no sessions, so no stream to open with GET and none to end with DELETE: 405 with Allow",
+    "no-stream": "without a session there is no stream to open with GET, and none is ended with DELETE: 405 with Allow",
+    "sessions": "a session id is ours or it is none (404); the reference keeps no sessions and looks at none",
+    "state": "a requestState is one that this call was given, or the call is refused; the reference looks at none",
+    "offered": "prompts, resources and streams are served here, and the reference has none",
     "allow": "RFC 9110 wants Allow on every 405, and it names what there is: POST",
     "accept": "an absent Accept means anything (RFC 9110); a refusal says why in JSON instead of an empty body",
     "media-type": "a wrong media type is 415 whichever way it is wrong; its letters may be of either case (RFC 9110)",
     "host": "a Host that is not ours is refused as forbidden, like an Origin, with a body that says so",
     "cursor": "we never hand out a cursor, so any cursor is invalid; the specification wants -32602 for that",
-    "unserved": "a method that we do not serve is unknown, whatever its parameters",
+    "batches": "a server of 2025-03-26 must take batches; we take none, so we do not say that we serve it",
+    "eras": "a header of the handshake era around a message of the stateless one is a mismatch",
     "stateless": "each message stands for itself, on a pipe too: no handshake is needed first and none locks the era",
 }
 """Why an answer differs from the SDK's on purpose."""
@@ -53,29 +58,37 @@ NOT_MESSAGES: dict[str, Any] = {
     "a number": b"5",
     "null": b"null",
     "no jsonrpc": {"method": "ping"},
-    "no method": {"jsonrpc": "2.0"},
 }
+NO_METHOD: dict[str, Any] = {"jsonrpc": "2.0", "id": 7}
 NOT_JSON: dict[str, bytes] = {
     "half an object": b'{"jsonrpc":',
     "not UTF-8": b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
     "two values": b"{} {}",
 }
-UNSERVED = {
-    "resources/list": {},
-    "resources/templates/list": {},
+LISTS = ("resources/list", "resources/templates/list", "prompts/list")
+"""Lists of both eras that the reference has none of."""
+OFFERED: dict[str, dict[str, Any]] = {
     "resources/read": {"uri": "file:///x"},
-    "prompts/list": {},
     "prompts/get": {"name": "x"},
     "completion/complete": {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}},
 }
-"""Methods of both eras that belong to what we do not offer, with parameters that are good."""
+"""Calls of both eras that the reference does not know, of things that are not there."""
 
+_BATCHES = Ours("batches", 200)
 _FRAME = Ours("frame", 400, -32600)
 _SILENT = Ours("silent", 400, -32600)
+_INVALID_INPUT = Ours("no-method", 400, -32602)
 
 HANDSHAKE_CASES: tuple[Case, ...] = (
     # Greetings
     *(old(f"initialize at {v}", request("initialize", GREETING | {"protocolVersion": v})) for v in HANDSHAKE),
+    old("initialize at 2025-03-26", request("initialize", GREETING | {"protocolVersion": "2025-03-26"}), ours=_BATCHES),
+    old(
+        "tools/list at 2025-03-26",
+        request("tools/list"),
+        {"MCP-Protocol-Version": "2025-03-26"},
+        ours=Ours("batches", 400, -32602),
+    ),
     *(
         old(
             f"initialize at {v}, version header absent",
@@ -99,7 +112,13 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
     old("ping with a negative id", request("ping", ident=-1)),
     old("ping with a member nobody knows", request("ping", extra=1)),
     old("ping without a version header", request("ping"), {"MCP-Protocol-Version": None}),
-    old("ping with a session nobody has", request("ping"), {"Mcp-Session-Id": "1234"}),
+    old(
+        "ping with a session nobody has",
+        request("ping"),
+        {"Mcp-Session-Id": "1234"},
+        ours=Ours("sessions", 404, -32600),
+        on_stdio=Ours("sessions", 200),
+    ),
     old("ping with Last-Event-ID", request("ping"), {"Last-Event-ID": "1"}),
     # Notifications
     old("initialized", note("notifications/initialized")),
@@ -160,13 +179,27 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
         enveloped("tools/list"),
         {"MCP-Protocol-Version": "2025-11-25"},
         stdio=True,
+        ours=Ours("eras", 400, -32020),
         on_stdio=Ours("stateless", 200),
     ),
-    # Methods that are not there
-    *(old(f"{method}, not served", request(method, params)) for method, params in UNSERVED.items()),
-    old("logging/setLevel, not served", request("logging/setLevel", {"level": "info"})),
-    old("resources/subscribe, not served", request("resources/subscribe", {"uri": "file:///x"})),
-    old("resources/read without uri", request("resources/read", {}), ours=Ours("unserved", 200, -32601)),
+    # Methods that the reference does not have, or nobody has
+    *(old(method, request(method, {}), ours=Ours("offered", 200)) for method in LISTS),
+    *(
+        old(f"{method}, of nothing", request(method, params), ours=Ours("offered", 200, -32602))
+        for method, params in OFFERED.items()
+    ),
+    old(
+        "logging/setLevel without a session",
+        request("logging/setLevel", {"level": "info"}),
+        ours=Ours("sessions", 400, -32600),
+        on_stdio=Ours("sessions", 200),
+    ),
+    old(
+        "resources/subscribe without a session, to nothing",
+        request("resources/subscribe", {"uri": "file:///x"}),
+        ours=Ours("offered", 200, -32602),
+    ),
+    old("resources/read without uri", request("resources/read", {})),
     *(
         old(f"{method}, unknown", request(method, {}))
         for method in ("nope", "tasks/list", "sampling/createMessage", "roots/list", "", "rpc.discover")
@@ -178,6 +211,8 @@ HANDSHAKE_CASES: tuple[Case, ...] = (
     ),
     # Messages that are none
     *(old(f"the body is {what}", body, ours=_FRAME) for what, body in NOT_MESSAGES.items()),
+    old("the body has no method", NO_METHOD, ours=_FRAME, on_stdio=_INVALID_INPUT),
+    old("the body has neither method nor id", {"jsonrpc": "2.0"}, ours=_FRAME, on_stdio=_INVALID_INPUT),
     *(old(f"the id is {odd!r}", request("ping", ident=odd), ours=_FRAME) for odd in ODD_IDS),
     old("jsonrpc 1.0", request("ping") | {"jsonrpc": "1.0"}, ours=_FRAME),
     old("the method is a number", request(5), ours=_FRAME),
@@ -226,6 +261,7 @@ MODERN_CASES: tuple[Case, ...] = (
     new(
         "a call that carries answers nobody asked for",
         enveloped("tools/call", ECHO | {"inputResponses": {}, "requestState": "x"}),
+        ours=Ours("state", 400, -32602),
     ),
     new(
         "a call with a progress token, JSON only",
@@ -334,9 +370,15 @@ MODERN_CASES: tuple[Case, ...] = (
     new("the client is text", enveloped("tools/list", meta=_meta_with(client="me"))),
     new("the client has no name", enveloped("tools/list", meta=_meta_with(client={}))),
     # Methods that are not there
+    *(new(method, enveloped(method, {}), ours=Ours("offered", 200)) for method in LISTS),
     *(
-        new(f"{method}, not served", enveloped(method, params), {"Mcp-Name": params.get("name") or params.get("uri")})
-        for method, params in UNSERVED.items()
+        new(
+            f"{method}, of nothing",
+            enveloped(method, params),
+            {"Mcp-Name": params.get("name") or params.get("uri")},
+            ours=Ours("offered", 400, -32602),
+        )
+        for method, params in OFFERED.items()
     ),
     *(
         new(f"{method}, removed or unknown", enveloped(method))
@@ -344,8 +386,8 @@ MODERN_CASES: tuple[Case, ...] = (
     ),
     new("initialize, removed", enveloped("initialize", GREETING), {"Mcp-Method": "initialize"}),
     new("initialize without an envelope", request("initialize", GREETING), on_stdio=Ours("stateless", 200)),
-    new("subscriptions/listen, not served", enveloped("subscriptions/listen", {"notifications": {}})),
-    new("resources/read without uri", enveloped("resources/read"), ours=Ours("unserved", 404, -32601)),
+    new("subscriptions/listen for nothing in particular", enveloped("subscriptions/listen", {})),
+    new("resources/read without uri", enveloped("resources/read")),
     # Notifications
     new("cancelled", note("notifications/cancelled", {"requestId": 99})),
     new("cancelled, without Mcp-Method", note("notifications/cancelled", {"requestId": 99}), {"Mcp-Method": None}),
@@ -355,6 +397,8 @@ MODERN_CASES: tuple[Case, ...] = (
     new("a request method without id", note("tools/list")),
     # Messages that are none
     *(new(f"the body is {what}", body, on_stdio=_SILENT) for what, body in NOT_MESSAGES.items()),
+    new("the body has no method", NO_METHOD, on_stdio=_INVALID_INPUT),
+    new("the body has neither method nor id", {"jsonrpc": "2.0"}, on_stdio=_INVALID_INPUT),
     *(new(f"the id is {odd!r}", enveloped("tools/list", ident=odd), on_stdio=_SILENT) for odd in ODD_IDS),
     new("jsonrpc 1.0", _LIST | {"jsonrpc": "1.0"}, on_stdio=_SILENT),
     new("a notification with a list of parameters", note("notifications/cancelled", []), on_stdio=_SILENT),

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from wiretest import PACK
 
 from toolgate import __version__
-from toolgate.faces.mcp import INSTRUCTIONS, LIST_TTL_MS
+from toolgate.faces.mcp_results import INSTRUCTIONS, LIST_TTL_MS
 from toolgate.packs.governance import PACK as GOVERNANCE
 
 
@@ -41,6 +41,7 @@ ANSWERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "dummy_experimental": lambda _: {"some": "payload"},
     "wire_echo": lambda arguments: {"text": arguments["text"] * arguments.get("times", 1)},
     "wire_fail": _say_no,
+    "wire_trouble": _say_no,
     "wire_progress": lambda arguments: {"text": arguments["text"]},
     "wire_steps": lambda arguments: {"text": arguments["text"]},
     "wire_wait": lambda arguments: {"text": arguments["text"]},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.homes import Home
-from tests.site.wiretest import STEPS
+from tests.site_packages.wiretest import STEPS
 from tests.wire.messages import META, Case, enveloped, new, old, request
 from tests.wire.world import Reply, our_stdio, post
 
@@ -72,7 +72,6 @@ def test_a_tool_without_progress_answers_plainly(ask: Any, era: str) -> None:
     ("params", "status", "code"),
     [
         ({"name": "nobody", "arguments": {}}, 400, -32602),
-        ({"name": "wire_admin", "arguments": {"text": "x"}}, 403, 403),
         ({"name": "wire_echo", "arguments": []}, 400, -32602),
     ],
 )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.homes import PATIENCE_S, Home, make_home
+from tests.homes import PATIENCE_S, Home, environment, make_home
 from tests.wire.messages import ECHO, Case, enveloped, new, note, old, request
 from tests.wire.world import PACKS, Reply, our_stdio, post
 
@@ -68,11 +70,18 @@ def test_either_key_header_will_do_with_blanks_around_it(home: Home, ours: str, 
     assert post(ours, case.body, (*case.headers, (header, f"  {value} "))).status == 200
 
 
+def _refused(message: Any) -> str | None:
+    """The code of a refusal, which is the result of one call."""
+    result = message["result"]
+    return result["structuredContent"]["code"] if result["isError"] else None
+
+
 @pytest.mark.parametrize("era", BOTH_ERAS)
-def test_a_tool_of_another_role_is_403_and_says_so_with_the_requests_id(home: Home, ours: str, era: str) -> None:
+def test_a_tool_of_another_role_is_a_result_that_says_so_with_the_requests_id(home: Home, ours: str, era: str) -> None:
     case = call(era, {"name": "wire_admin", "arguments": {"text": "hi"}})
     reply = post(ours, case.body, (*case.headers, ("X-MCP-API-Key", home.keys["builder"])))
-    assert (reply.status, reply.json["error"]["code"], reply.json["id"]) == (403, 403, 7)
+    assert (reply.status, _refused(reply.json), reply.json["id"]) == (200, "AUTH_INSUFFICIENT_ROLE", 7)
+    assert reply.json["result"]["content"][0]["text"] == "API key role is not allowed: builder may not call wire_admin."
 
 
 @pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])
@@ -94,7 +103,9 @@ def test_a_body_above_the_limit_is_413(home: Home, ours: str) -> None:
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
-def test_a_caller_that_does_too_much_at_once_is_429_until_it_hangs_up(narrow: Home, narrow_url: str, era: str) -> None:
+def test_a_caller_that_does_too_much_at_once_is_told_so_until_it_hangs_up(
+    narrow: Home, narrow_url: str, era: str
+) -> None:
     key = ("X-MCP-API-Key", narrow.keys["builder"])
 
     def ask() -> Reply:
@@ -102,13 +113,21 @@ def test_a_caller_that_does_too_much_at_once_is_429_until_it_hangs_up(narrow: Ho
         return post(narrow_url, case.body, (*case.headers, key))
 
     waiting = _hold(narrow_url, call(era, WAIT), key)
+
+    def ask_while_it_waits() -> Reply:
+        nonlocal waiting
+        if select.select([waiting], [], [], 0)[0]:  # answered: refused, because a question of ours came first
+            waiting.close()
+            waiting = _hold(narrow_url, call(era, WAIT), key)
+        return ask()
+
     try:
-        refused = _until(ask, lambda reply: reply.status == 429)
-        assert int(refused.headers["retry-after"]) >= 1
-        assert (refused.json["error"]["code"], refused.json["id"]) == (429, 7)
+        refused = _until(ask_while_it_waits, lambda reply: reply.json["result"]["isError"])
+        assert (refused.status, refused.json["id"]) == (200, 7), "another status would end the client's connection"
+        assert _refused(refused.json) == "LIMIT_CONCURRENCY_EXCEEDED"
     finally:
         waiting.close()
-    _until(ask, lambda reply: reply.status == 200)
+    _until(ask, lambda reply: not reply.json["result"]["isError"])
 
 
 @pytest.mark.parametrize("era", BOTH_ERAS)
@@ -116,23 +135,33 @@ def test_on_a_pipe_the_same_refusals_come_without_statuses(narrow: Home, era: st
     peer = our_stdio(narrow, "builder")
     try:
         peer.send(call(era, {"name": "wire_admin", "arguments": {"text": "hi"}}).body)
-        assert peer.receive()["error"]["code"] == 403
+        assert _refused(peer.receive()) == "AUTH_INSUFFICIENT_ROLE"
         peer.send(call(era, WAIT, ident="slow").body)
         peer.send(call(era, ECHO).body)
         refused = peer.receive()
-        assert (refused["id"], refused["error"]["code"]) == (7, 429)
+        assert (refused["id"], _refused(refused)) == (7, "LIMIT_CONCURRENCY_EXCEEDED")
         peer.send(json.dumps(note("notifications/cancelled", {"requestId": "slow"})).encode())
-        answered = _until(lambda: _over(peer, call(era, ECHO)), lambda message: "result" in message)
+        answered = _until(lambda: _over(peer, call(era, ECHO)), lambda message: not message["result"]["isError"])
         assert answered["id"] == 7, "a cancelled request is not answered"
     finally:
         assert peer.close() == 0
 
 
 def test_on_a_pipe_a_client_that_leaves_takes_its_calls_along(home: Home) -> None:
-    peer = our_stdio(home, "builder")
-    for ident in (1, 1, "b"):  # two calls under one id, to its own confusion
-        peer.send(call("modern", WAIT, ident=ident).body)
-    assert peer.close() == 0, "well before the tool's own deadline, which is longer than our patience"
+    env = environment(TOOLGATE_API_KEY=home.keys["builder"])
+    with subprocess.Popen(
+        home.command("stdio", "--server-drain-seconds", "60"), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as peer:
+        assert peer.stdin is not None
+        assert peer.stdout is not None
+        for ident in (1, 1, "b"):  # two calls under one id, to its own confusion
+            peer.stdin.write(call("modern", WAIT, ident=ident).body + b"\n")
+        peer.stdin.close()
+        peer.stdout.close()
+        try:
+            assert peer.wait(PATIENCE_S) == 0, "well before the tool's own deadline and the drain time of a minute"
+        finally:
+            peer.kill()
 
 
 def _over(peer: Any, case: Case) -> Any:
@@ -156,3 +185,53 @@ def _hold(url: str, case: Case, key: tuple[str, str]) -> socket.socket:
     connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
     connection.sendall(head.encode() + case.body)
     return connection
+
+
+@pytest.mark.parametrize("era", BOTH_ERAS)
+def test_f24_an_id_is_bounded_and_a_longer_one_is_not_sent_back(home: Home, ours: str, era: str) -> None:
+    key = ("X-MCP-API-Key", home.keys["builder"])
+    good = call(era, ECHO, "i" * 256)
+    assert post(ours, good.body, (*good.headers, key)).json["id"] == "i" * 256
+    for ident in ("i" * 257, "i" * 900_000):
+        bad = call(era, ECHO, ident)
+        reply = post(ours, bad.body, (*bad.headers, key))
+        assert (reply.status, reply.json["id"]) == (400, None)
+        assert reply.json["error"] == {
+            "code": -32600,
+            "message": "id must be an integer or a string of at most 256 characters",
+        }
+
+
+@pytest.mark.parametrize("era", BOTH_ERAS)
+def test_f24_a_progress_token_is_bounded(home: Home, ours: str, era: str) -> None:
+    key = ("X-MCP-API-Key", home.keys["builder"])
+    for length, good in ((256, True), (257, False), (900_000, False)):
+        asked = call(era, ECHO)
+        message = json.loads(asked.body)
+        message["params"].setdefault("_meta", {})["progressToken"] = "t" * length
+        reply = post(ours, json.dumps(message).encode(), (*asked.headers, key))
+        assert reply.json["id"] == 7
+        assert ("result" in reply.json) is good
+        assert len(reply.body) < 2000
+        if not good:
+            assert "progressToken must be" in reply.json["error"]["message"]
+
+
+def test_f24_too_many_values_are_told_so_on_every_face(home: Home, ours: str) -> None:
+    key = ("X-MCP-API-Key", home.keys["builder"])
+    many = b"[" + b"{}," * 300_000 + b"{}]"
+    bodies = {
+        "/mcp": b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wire_echo","arguments":{"text":%b}}}',
+        "/rpc": b'{"jsonrpc":"2.0","id":1,"method":"mcp.tool.invoke","params":{"tool":"mcp.tool:wire.echo","input":{"text":%b}}}',
+        "/mrt_dispatch": b'{"tool":"wire_echo","args":{"text":%b}}',
+    }
+    for path, body in bodies.items():
+        headers = dict((*old("", b"").headers, key))
+        connection = http.client.HTTPConnection(ours.removeprefix("http://"), timeout=PATIENCE_S)
+        connection.request("POST", path, body % many, headers | {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        told = reply.read().decode()
+        connection.close()
+        assert reply.status == 400
+        assert "too_many_values" in told
+        assert "20000 values" in told or path != "/mcp"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -14,8 +15,8 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.homes import PATIENCE_S, Home, environment
-from tests.site.wiretest import PACK, STEPS
+from tests.homes import PATIENCE_S, Home, environment, make_home
+from tests.site_packages.wiretest import PACK, STEPS
 from toolgate import __version__
 from toolgate.packs.governance import PACK as GOVERNANCE
 
@@ -67,7 +68,8 @@ def test_a_client_connects_and_learns_whom_it_talks_to(connect: Connect, mode: s
     async def conversation(client: Client) -> None:
         assert client.protocol_version == MODES[mode]
         assert client.server_capabilities.tools is not None
-        assert client.server_capabilities.resources is None
+        assert client.server_capabilities.resources is not None
+        assert client.server_capabilities.prompts is not None
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("toolgate", __version__)
         assert client.instructions
@@ -104,7 +106,7 @@ def test_a_good_call_answers_an_envelope_that_fits_the_advertised_schema(connect
         result = await client.call_tool("wire_echo", {"text": "häh", "times": 2})
         assert not result.is_error
         assert result.structured_content["data"] == {"text": "hähhäh"}
-        assert json.loads(result.content[0].text) == result.structured_content
+        assert result.content[0].text == '{"text":"hähhäh"}\n[experimental, local]'
 
     talk(connect(mode), conversation)
 
@@ -118,7 +120,7 @@ def test_the_floor_holds_whatever_client_asks(connect: Connect, mode: str) -> No
         assert (envelope["success"], envelope["decision"], envelope["data"]) == (True, "warn", {"some": "payload"})
         assert "code" not in envelope
         assert (envelope["tier"], envelope["environment"], envelope["isError"]) == ("experimental", "local", False)
-        assert json.loads(result.content[0].text) == envelope
+        assert result.content[0].text.startswith('{"some":"payload"}\n[experimental, local, warn, ')
         assert not result.is_error
 
     talk(connect(mode), conversation)
@@ -134,19 +136,21 @@ def test_what_a_tool_or_its_schema_refuses_is_a_result_that_a_model_can_read(con
         wrong = await client.call_tool("wire_echo", {"txt": "hi"})
         assert wrong.is_error
         assert wrong.structured_content["code"] == "INVALID_INPUT"
-        assert wrong.structured_content["data"]["reason"] == "missing_text"
+        assert wrong.structured_content["details"]["reason"] == "missing_text"
+        assert "data" not in wrong.structured_content
 
     talk(connect(mode), conversation)
 
 
-def test_what_the_gate_refuses_is_a_protocol_error(connect: Connect, mode: str) -> None:
+def test_what_the_gate_refuses_is_told_to_the_reader(connect: Connect, mode: str) -> None:
     async def conversation(client: Client) -> None:
         with pytest.raises(MCPError) as unknown:
             await client.call_tool("nobody", {})
         assert (unknown.value.code, unknown.value.message) == (-32602, "Unknown tool: nobody")
-        with pytest.raises(MCPError) as forbidden:
-            await client.call_tool("wire_admin", {"text": "hi"})
-        assert forbidden.value.code == 403
+        forbidden = await client.call_tool("wire_admin", {"text": "hi"})
+        assert forbidden.is_error
+        assert forbidden.structured_content["code"] == "AUTH_INSUFFICIENT_ROLE"
+        assert forbidden.content[0].text == "API key role is not allowed: builder may not call wire_admin."
 
     talk(connect(mode, "builder"), conversation)
 
@@ -193,3 +197,31 @@ def _codes(fault: BaseException) -> set[int]:
         return set().union(*(_codes(each) for each in fault.exceptions))
     assert isinstance(fault, MCPError)
     return {fault.code}
+
+
+@pytest.mark.req("001-M2", "001-M3", "001-F5")
+@pytest.mark.parametrize("mode", list(MODES))
+def test_the_text_can_be_the_envelope_as_document_001_has_it(tmp_path: Path, mode: str) -> None:
+    home = make_home(tmp_path / "home", packs=("governance", "wiretest"), settings='[mcp]\ntext = "envelope"\n')
+
+    async def conversation(client: Client) -> None:
+        for tool, arguments in (
+            ("dummy_experimental", {}),
+            ("wire_echo", {"text": "hi"}),
+            ("wire_echo", {}),
+            ("wire_admin", {}),
+        ):
+            result = await client.call_tool(tool, arguments)
+            assert json.loads(result.content[0].text) == result.structured_content
+
+    with home.serving() as server:
+
+        @asynccontextmanager
+        async def connected() -> AsyncIterator[Client]:
+            headers = {"Authorization": f"Bearer {home.keys['builder']}"}
+            async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http_client:
+                transport = streamable_http_client(server.ready["mcp"], http_client=http_client)
+                async with Client(transport, mode=mode, read_timeout_seconds=PATIENCE_S) as client:
+                    yield client
+
+        talk(connected(), conversation)

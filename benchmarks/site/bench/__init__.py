@@ -23,7 +23,7 @@ def echo(ctx: Context, args: dict[str, Any]) -> Result:  # noqa: ARG001 (the sha
     return Result(data={"text": args["text"], "count": args["count"], "flag": args["flag"]})
 
 
-def _tool(name: str) -> Tool:
+def _tool(name: str, *, inline: bool = True) -> Tool:
     return Tool(
         name=name,
         id=name.replace("_", ".", 1),
@@ -33,10 +33,17 @@ def _tool(name: str) -> Tool:
         effect="read",
         deadline_s=10,
         run=echo,
-        inline=True,
+        inline=inline,
     )
 
 
 MORE = int(os.environ.get("BENCH_TOOLS", "0"))
 """How many more tools the manifest holds: for the curve of cost over tools."""
-PACK = Pack(name="bench", tools=(_tool("bench_echo"), *(_tool(f"bench_more{number}") for number in range(MORE))))
+PACK = Pack(
+    name="bench",
+    tools=(
+        _tool("bench_echo"),
+        _tool("bench_thread", inline=False),
+        *(_tool(f"bench_more{number}") for number in range(MORE)),
+    ),
+)

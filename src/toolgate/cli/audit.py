@@ -12,16 +12,33 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.admin_records import recorded_in_ledger
+from toolgate.cli.options import AlwaysJson, Home, Json, settings_at
+from toolgate.config import require_home
 from toolgate.errors import ExitCode, ToolgateError
+from toolgate.kit.note import NoteError, NoteSigner, Verifier
+from toolgate.kit.reports.render import printable
+from toolgate.ledger import LOG_PATH, record
+from toolgate.ledger.files import KEY_FILE, PUBLIC_KEY, run_of_segment
+from toolgate.ledger.handover import kept_notes, keys_of, rotate
+from toolgate.ledger.reading import export as exports
+from toolgate.ledger.reading import parity, proofs, query
+from toolgate.ledger.reading import verify as check
+from toolgate.ledger.reading.explain import explain as explained
+from toolgate.ledger.reading.query import Filter, parse_since
+from toolgate.ledger.tips import Tips
+from toolgate.model import strictjson
+from toolgate.model.clock import SystemClock
+from toolgate.model.suggest import did_you_mean
+from toolgate.policy.manifest import load_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from toolgate.kit.note import Verifier
+    from toolgate.kit.note import Checkpoint, Verifier
     from toolgate.ledger.files import RunName
-    from toolgate.ledger.query import Filter
-    from toolgate.ledger.verify import Report
+    from toolgate.ledger.reading.query import Filter
+    from toolgate.ledger.reading.verify import LogVerification
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -36,8 +53,14 @@ Key = Annotated[
     typer.Option("--key", metavar="KEY", help="The log's public key, or a file that holds it; else this home's own."),
 ]
 Caller = Annotated[str | None, typer.Option("--caller", metavar="KEY_ID", help="Only this caller's records.")]
-Tool = Annotated[str | None, typer.Option("--tool", help="Only this tool's records: lra_init or mcp.tool:lra.init.")]
+Tool = Annotated[
+    str | None, typer.Option("--tool", help="Only this tool's records: its name, or its id in the log, mcp.tool:ID.")
+]
 Status = Annotated[str | None, typer.Option("--status", help="Only records with this status: ok or error.")]
+Upstream = Annotated[
+    str | None,
+    typer.Option("--upstream", metavar="NAME", help="Only calls of this upstream's tools, and what happened to it."),
+]
 Since = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Only records from then on: 2026-11-15T21:00:00Z, 90m, 2d."),
@@ -65,22 +88,28 @@ def verify(
 ) -> None:
     """Check that nothing in the log was changed, cut or added.
 
-    Names the first bad line of each run. Exit 0: the log is what was written. 1: it is not.
+    Names the first bad line of each run. Exit 0: the log is what was written. 1: it is not, or nobody knows, or there is
+    no run to verify.
+    Run it where the server runs: whether a run still goes on is told by a lock that other machines may not see.
     """
-    from toolgate.kit.note import NoteError
-    from toolgate.ledger import verify as check
-
     directory, only = _target(path, home)
-    trusted = [_key(key, directory, home)]
+    if key is None and _own_key_file(directory, home) is None and not (directory / PUBLIC_KEY).exists():
+        raise _nothing_verified(directory)
+    given = [_key(key, directory, home)]
     with _reading():
+        notes = _handovers(directory, home)
+        trusted = keys_of(directory, given, notes)
+        anchors = _kept_beside_the_key(directory, home, trusted)
         try:
-            anchors = check.read_anchors(anchor.read_text(encoding="utf-8"), trusted) if anchor else []
+            anchors += check.read_anchors(anchor.read_text(encoding="utf-8"), trusted) if anchor else []
         except (NoteError, UnicodeDecodeError) as fault:
             raise AuditError(
                 f"{anchor} holds a checkpoint that is not good: {fault}.\nCheck the file and --key."
             ) from None
         with _progress(directory) as progress:
-            report = check.verify(directory, trusted, only=only, anchors=anchors, progress=progress)
+            report = check.verify(directory, given, only=only, anchors=anchors, handovers=notes, progress=progress)
+    if not report.runs and report.good:
+        raise _nothing_verified(directory)
     if json:
         output.answer_json(_report_json(report))
     else:
@@ -88,16 +117,36 @@ def verify(
     raise typer.Exit(ExitCode.OK if report.good else ExitCode.FAILED)
 
 
+@app.command("rotate-key")
+def rotate_key(home: Home = None, json: Json = False) -> None:
+    """Change the key that signs the log. Both keys sign a record of it, so that everyone who has the old one can follow.
+
+    Servers that are running go on with the old key until they are restarted. The old secret key is deleted.
+    """
+    settings = require_home(settings_at(home))
+    directory, key_file = settings.paths.runs / LOG_PATH, settings.paths.secrets / KEY_FILE
+    with recorded_in_ledger(settings, "audit.rotate_key", {}) as (ledger, found):
+        handover = rotate(ledger, directory, key_file)
+        found |= {"from": handover.former.key_id.hex(), "to": handover.successor.key_id.hex()}
+    if json:
+        output.answer_json({"from": str(handover.former), "to": str(handover.successor), "run": handover.run})
+    else:
+        output.say(f"The log goes on under {handover.successor}")
+        output.say("Restart the servers of this home: until then they sign with the old key, and their runs stay good.")
+        output.say("Back up secrets/: audit.key has changed, audit.handovers leads from the old key to it.")
+
+
 @app.command()
 def prove(
     request_id: Annotated[str, typer.Argument(help="The request id of an answer or a record.")],
-    event: Annotated[str, typer.Option("--event", help="Which record of the call: outcome or intent.")] = "outcome",
+    event: Annotated[
+        str, typer.Option("--event", help="Which record of the call or act: outcome or intent.")
+    ] = "outcome",
     log: Log = None,
     home: Home = None,
+    json: AlwaysJson = False,  # noqa: ARG001 (taken, so that every command can be asked for it)
 ) -> None:
     """Print a proof that a record is in the log; `audit check-proof` verifies it with the public key alone."""
-    from toolgate.ledger import proofs
-
     with _reading():
         try:
             proof = proofs.prove(_directory(log, home), request_id, event)
@@ -110,13 +159,15 @@ def prove(
 def check_proof(
     file: Annotated[Path, typer.Argument(help="What `audit prove` printed; - for standard input.")],
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="The log's public key, or a file that holds it.")],
+    json: AlwaysJson = False,  # noqa: ARG001 (as above)
 ) -> None:
     """Check a proof. Needs the public key and nothing else. Prints the record. Exit 0: it is in the log. 1: not."""
-    from toolgate.ledger import proofs
-    from toolgate.model import strictjson
-
     with _reading():
-        data = sys.stdin.buffer.read(strictjson.MAX_BYTES + 1) if str(file) == "-" else file.read_bytes()
+        data = (
+            sys.stdin.buffer.read(strictjson.MAX_BYTES + 1)
+            if str(file) == "-"
+            else _start_of(file, strictjson.MAX_BYTES + 1)
+        )
         try:
             found = proofs.check(strictjson.loads(data), [_verifier(key)])
         except (proofs.ProofError, strictjson.JsonFault) as fault:
@@ -133,6 +184,7 @@ def tail(  # noqa: PLR0917 (typer reads options from the signature)
     tool: Tool = None,
     status: Status = None,
     since: Since = None,
+    upstream: Upstream = None,
     log: Log = None,
     home: Home = None,
     json: Json = False,
@@ -140,18 +192,27 @@ def tail(  # noqa: PLR0917 (typer reads options from the signature)
     """Show the last records."""
     from collections import deque
 
-    from toolgate.ledger import query
-
-    directory, wanted = _directory(log, home), _filter(caller, tool, status, since)
+    directory, wanted = _directory(log, home), _filter(caller, tool, status, since, upstream)
     show: Callable[[dict[str, Any]], None] = output.answer_json if json else _say_record
+    if follow:
+        output.show_lines_at_once()
     with _reading():
         follower = query.Follower(directory) if follow else None
-        for found in deque(query.records(directory, wanted), maxlen=lines):
+        last = deque(query.records(directory, wanted), maxlen=lines)
+        for found in last:
             show(found)
+        if not last and lines:
+            _say_none(tool)
         if follower is not None:
             for found in follower.records(wanted):
                 show(found)
-                sys.stdout.flush()
+
+
+def _say_none(tool: str | None) -> None:
+    """No output looks like no log, or like a name that was misspelt."""
+    known = load_manifest(None).rows
+    near = did_you_mean(tool, known) if tool and tool not in known and ":" not in tool else ""
+    output.note(f"no record matches. {near}".rstrip())
 
 
 @app.command()
@@ -159,12 +220,15 @@ def show(
     request_id: Annotated[str, typer.Argument(help="The request id of an answer or a record.")],
     log: Log = None,
     home: Home = None,
+    json: Json = False,
 ) -> None:
-    """Print the records of one call, as JSON."""
-    from toolgate.model import strictjson
-
-    for found in _records_of(request_id, log, home):
-        sys.stdout.write(strictjson.dumps_pretty(found).decode())
+    """Print the records of one call: for people one after another, with --json as one list on one line."""
+    records = _records_of(request_id, log, home)
+    if json:
+        output.answer_json(records)
+        return
+    for found in records:
+        output.write(strictjson.dumps_pretty(found).decode())
 
 
 @app.command()
@@ -176,36 +240,37 @@ def export(
     since: Since = None,
     log: Log = None,
     home: Home = None,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
     """Print every record that matches, oldest first."""
-    from toolgate.ledger import export as exports
-    from toolgate.ledger import query
-
+    form = "jsonl" if json else form
     if form not in exports.FORMS:
         raise AuditError(f"There is no format {form}.\nGive one of: {', '.join(exports.FORMS)}.")
     with _reading():
         found = query.records(_directory(log, home), _filter(caller, tool, status, since))
         for line in exports.FORMS[form](found):
-            sys.stdout.write(line)
+            output.write(line)
 
 
 @app.command()
 def diff(
     first: Annotated[Path, typer.Argument(help="A segment, or a golden file.")],
     second: Annotated[Path, typer.Argument(help="Another one.")],
+    json: Json = False,
 ) -> None:
     """Compare the calls of two logs, in order, without what two servers cannot have in common (times, ids, transport).
 
     Exit 0: equal. 1: they differ.
     """
-    from toolgate.ledger import parity
-
     with _reading():
         try:
             found = parity.differences(parity.calls_in(first), parity.calls_in(second))
         except ValueError as fault:
             raise AuditError(f"{fault}.\nGive files of the audit log.") from None
-    output.say("\n".join(found) if found else "equal")
+    if json:
+        output.answer_json({"equal": not found, "differences": found})
+    else:
+        output.say("\n".join(found) if found else "equal")
     raise typer.Exit(ExitCode.FAILED if found else ExitCode.OK)
 
 
@@ -216,8 +281,6 @@ def explain(
     json: Json = False,
 ) -> None:
     """Say which rule decided about a request, and what to change."""
-    from toolgate.ledger.explain import explain as explained
-
     found = _records_of(request_id, log, home)
     if json:
         output.answer_json({"requestId": request_id, "explanation": explained(found).splitlines(), "records": found})
@@ -226,22 +289,27 @@ def explain(
 
 
 def _records_of(request_id: str, log: Path | None, home: Path | None) -> list[dict[str, Any]]:
-    from toolgate.ledger import query, record
-
     with _reading():
-        found = [record.read(one.line) for one in query.find_request(_directory(log, home), request_id)]
-    known = [one for one in found if one is not None]
+        found = [record.read(located.line) for located in query.find_request(_directory(log, home), request_id)]
+    known = [line for line in found if line is not None]
     if not known:
         raise AuditError(
             f"The log has no request {request_id}.\nFind request ids with: toolgate audit tail. "
-            "Refusals without a key may be counted instead of written."
+            "Of many refusals of one caller some are counted instead of written; their answers carry no audit."
         )
     return known
 
 
-def _directory(log: Path | None, home: Path | None) -> Path:
-    from toolgate.ledger import LOG_PATH
+def _nothing_verified(directory: Path) -> AuditError:
+    return AuditError(f"There is no run in {directory}: nothing was verified.\nGive the directory of a log.")
 
+
+def _start_of(file: Path, limit: int) -> bytes:
+    with file.open("rb") as stream:
+        return stream.read(limit)
+
+
+def _directory(log: Path | None, home: Path | None) -> Path:
     directory = log or settings_at(home).paths.runs / LOG_PATH
     if not directory.is_dir():
         raise AuditError(
@@ -252,8 +320,6 @@ def _directory(log: Path | None, home: Path | None) -> Path:
 
 def _target(path: Path | None, home: Path | None) -> tuple[Path, RunName | None]:
     """A directory, and the one run that a segment's path chooses."""
-    from toolgate.ledger.files import run_of_segment
-
     if path is None or path.is_dir():
         return _directory(path, home), None
     real = path.resolve()
@@ -263,19 +329,34 @@ def _target(path: Path | None, home: Path | None) -> tuple[Path, RunName | None]
     return real.parent, run
 
 
-def _key(text: str | None, directory: Path, home: Path | None) -> Verifier:
-    """The key given; else this home's own; else the one beside the log, which proves less, and that is said."""
-    from toolgate.kit.note import NoteError, Signer
-    from toolgate.ledger import LOG_PATH
-    from toolgate.ledger.files import KEY_FILE, PUBLIC_KEY
-
-    if text is not None:
-        return _verifier(text)
+def _own_key_file(directory: Path, home: Path | None) -> Path | None:
+    """The key of this home, if the directory is its log and the key is ours to read."""
     settings = settings_at(home)
     own = settings.paths.secrets / KEY_FILE
-    if directory.resolve() == (settings.paths.runs / LOG_PATH).resolve() and own.is_file() and os.access(own, os.R_OK):
+    is_own = directory.resolve() == (settings.paths.runs / LOG_PATH).resolve()
+    return own if is_own and own.is_file() and os.access(own, os.R_OK) else None
+
+
+def _kept_beside_the_key(directory: Path, home: Path | None, trusted: Sequence[Verifier]) -> list[Checkpoint]:
+    """The newest checkpoint of each run that no later run remembers. Raises: OSError."""
+    own = _own_key_file(directory, home)
+    return list(Tips(own, directory).read(trusted).values()) if own else []
+
+
+def _handovers(directory: Path, home: Path | None) -> list[str]:
+    """Beside the key: they lead on from it before the first run of a new one is there. Raises: OSError."""
+    own = _own_key_file(directory, home)
+    return kept_notes(own) if own else []
+
+
+def _key(text: str | None, directory: Path, home: Path | None) -> Verifier:
+    """The key given; else this home's own; else the one beside the log, which proves less, and that is said."""
+    if text is not None:
+        return _verifier(text)
+    own = _own_key_file(directory, home)
+    if own is not None:
         try:
-            return Signer.parse(own.read_text(encoding="utf-8")).verifier
+            return NoteSigner.parse(own.read_text(encoding="utf-8")).verifier
         except NoteError as fault:
             raise AuditError(f"{own.name} is not the log's key: {fault}.\nGive the public key with --key.") from None
     output.note("the key beside the log is used: pin a key that you got elsewhere with --key")
@@ -283,18 +364,20 @@ def _key(text: str | None, directory: Path, home: Path | None) -> Verifier:
 
 
 def _verifier(text: str) -> Verifier:
-    from toolgate.kit.note import NoteError, Verifier
-
+    if "+" not in text and not Path(text).is_file():  # a key's text has two of them
+        raise AuditError(
+            f"There is no key file {text}.\nGive the text or the path of {PUBLIC_KEY}, which is in the log's directory "
+            f"(in a home: runs/{LOG_PATH}/{PUBLIC_KEY})."
+        )
     try:
         return Verifier.parse(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
     except (NoteError, OSError, UnicodeDecodeError):
         raise AuditError("The key is not a log's public key.\nGive the text of audit-log.pub, or its path.") from None
 
 
-def _filter(caller: str | None, tool: str | None, status: str | None, since: str | None) -> Filter:
-    from toolgate.ledger.query import Filter, parse_since
-    from toolgate.model.clock import SystemClock
-
+def _filter(
+    caller: str | None, tool: str | None, status: str | None, since: str | None, upstream: str | None = None
+) -> Filter:
     if status not in (None, "ok", "error"):
         raise AuditError(f"There is no status {status}.\nGive ok or error.")
     moment = None
@@ -304,17 +387,14 @@ def _filter(caller: str | None, tool: str | None, status: str | None, since: str
             raise AuditError(
                 f"{since} is not a time.\nGive 2026-11-15T21:00:00Z, or a span back from now: 90s, 90m, 2d."
             )
-    return Filter(caller=caller, tool=tool, status=status, since=moment)
+    return Filter(caller=caller, tool=tool, status=status, since=moment, upstream=upstream)
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """What the disk refuses becomes a sentence; a reader that goes away (`| head`) ends quietly."""
+    """What the disk refuses becomes a sentence."""
     try:
         yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.OK) from None
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.OK) from None
     except OSError as fault:
@@ -327,7 +407,7 @@ def _reading() -> Iterator[None]:
 @contextmanager
 def _progress(directory: Path) -> Iterator[Callable[[int], None]]:
     """A bar on standard error for people, when there is enough to wait for."""
-    total = sum(one.stat().st_size for one in directory.glob("*.jsonl*") if not one.is_symlink())
+    total = sum(file.stat().st_size for file in directory.glob("*.jsonl*") if not file.is_symlink())
     if total < PROGRESS_BYTES or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -339,53 +419,68 @@ def _progress(directory: Path) -> Iterator[Callable[[int], None]]:
         yield lambda count: bar.advance(task, count)
 
 
-def _say_report(report: Report) -> None:
-    for one in report.runs:
-        if one.fault:
-            output.say(f"bad   run {one.name.id}: read up to record {one.records}")
+def _say_report(report: LogVerification) -> None:
+    for run in report.runs:
+        if run.fault:
+            output.say(f"bad   run {run.name.id}: read up to record {run.records}")
             continue
-        text = f"run {one.name.id}: {one.records} records, {one.covered} under the last checkpoint"
-        text += f", a torn last line of {one.torn_bytes} bytes" if one.torn_bytes else ""
-        output.say(f"good  {text}{'' if one.final else ', not closed'}")
+        text = f"run {run.name.id}: {run.records} records, {run.covered} under the last checkpoint"
+        text += f", a torn last line of {run.torn_bytes} bytes" if run.torn_bytes else ""
+        text += _END_OF_RUN[run.state]
+        if run.final and not run.whole:
+            text += "; older form: time and mark of the end in its last line are not signed"
+        output.say(f"{'good' if run.state != 'unknown' else 'open'}  {text}")
     for fault in report.faults:
         output.say(f"first bad line  {fault}" if fault.line else f"fault  {fault}", style="red")
-    records = sum(one.records for one in report.runs)
+    records = sum(run.records for run in report.runs)
     verdict = "verified" if report.good else "NOT verified"
     output.say(f"{verdict}: {len(report.runs)} runs, {records} records, {len(report.faults)} faults")
 
 
-def _report_json(report: Report) -> dict[str, Any]:
+_END_OF_RUN: Final = {
+    "closed": "",
+    "running": ", still running",
+    "recovered": "; ended without a last word, as a later run found it",
+    "unknown": "; its end is not known",
+}
+
+
+def _report_json(report: LogVerification) -> dict[str, Any]:
     return {
         "ok": report.good,
         "runs": [
             {
-                "run": one.name.id,
-                "records": one.records,
-                "covered": one.covered,
-                "tornBytes": one.torn_bytes,
-                "final": one.final,
+                "run": run.name.id,
+                "records": run.records,
+                "covered": run.covered,
+                "tornBytes": run.torn_bytes,
+                "final": run.final,
+                "state": run.state,
             }
-            for one in report.runs
+            for run in report.runs
         ],
         "faults": [
-            {"run": one.run, "text": one.text, "seq": one.seq, "file": one.file, "line": one.line}
-            for one in report.faults
+            {"run": fault.run, "text": fault.text, "seq": fault.seq, "file": fault.file, "line": fault.line}
+            for fault in report.faults
         ],
     }
 
 
 def _say_record(found: dict[str, Any]) -> None:
     """One line for people; JSON has everything."""
-    from toolgate.kit.render import printable
-
     error = found.get("error") or {}
+    error = error if isinstance(error, dict) else {"reason": error}
     why = error.get("code") or error.get("reason") or error.get("happening") or ""
+    if found.get("suppressed"):
+        why = f"{why}  {found['suppressed']} more counted".lstrip()
+    place = found.get("from")  # of an act; a handover has the old key there
     cells = (
         found.get("ts"),
         found.get("event"),
-        found.get("status", "-"),
-        (found.get("metadata") or {}).get("toolId") or "-",
-        (found.get("caller") or {}).get("id", "-"),
+        found.get("status") or found.get("stage") or "-",
+        (found.get("metadata") or {}).get("toolId") or found.get("askedTool") or found.get("act") or "-",
+        (found.get("caller") or found.get("refusedKey") or {}).get("id") or (found.get("by") or {}).get("user") or "-",
+        found.get("clientAddress") or (place.get("host") if isinstance(place, dict) else None) or "-",
         found.get("requestId", "-"),
         why,
     )

@@ -8,9 +8,14 @@ import typer
 
 from toolgate.cli import output
 from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.errors import StartRefused
+from toolgate.model import strictjson
+from toolgate.packs.discovery import store_settings
+from toolgate.settings.spec import Resolved
 
 if TYPE_CHECKING:
-    from toolgate.settings import Resolved
+    from toolgate.settings import Settings
+    from toolgate.settings.spec import Resolved
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -28,7 +33,7 @@ def print_settings(
     json: Json = False,
 ) -> None:
     """Print every setting as the server would see it. What a secret holds is not shown."""
-    rows = flags.load().resolved()
+    rows = _rows(flags.load())
     if json:
         output.answer_json({row.spec.key: _machine(row) if resolved else row.shown for row in rows})
     elif resolved:
@@ -37,6 +42,18 @@ def print_settings(
         output.table(headings, cells)
     else:
         output.say(as_toml(rows))
+
+
+def _rows(settings: Settings) -> list[Resolved]:
+    """Every setting; also of stores, which the enabled packs bring, those that are not set."""
+    rows = settings.resolved()
+    known = {row.spec.key for row in rows}
+    try:
+        stores = store_settings(settings.packs.enabled)
+    except StartRefused as fault:  # the settings are shown also where they name a pack that is not there
+        output.note(f"note: {str(fault).partition(chr(10))[0]}")
+        stores = []
+    return rows + [Resolved(spec, spec.default, "default") for spec in stores if spec.key not in known]
 
 
 def _machine(row: Resolved) -> dict[str, Any]:
@@ -60,6 +77,4 @@ def as_toml(rows: list[Resolved]) -> str:
 
 def toml_value(value: Any) -> str:
     """JSON's spelling of texts, numbers, lists and booleans is TOML's too (printable text: the loader refuses other)."""
-    from toolgate.model import strictjson
-
     return "" if value is None else strictjson.dumps(value).decode()

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import re
-import secrets
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from toolgate.atomic_file import replace_file
 from toolgate.cli import output
-from toolgate.cli.init import furnish
-from toolgate.cli.mcp_config import Client, configuration, pretty
+from toolgate.cli.admin_records import recorded
+from toolgate.cli.calls.mcp_config import McpClient, configuration, pretty
+from toolgate.cli.init import IGNORED, furnish, write_new
 from toolgate.config import FILE_NAME, load_settings
-from toolgate.errors import Refusal
+from toolgate.errors import Refusal, StartRefused
 from toolgate.gate.keys import KeyRing
-from toolgate.model.call import ROLES
+from toolgate.model.call import ROLES, Role
+
+if TYPE_CHECKING:
+    from toolgate.settings import Settings
 
 KEYS_FILE: Final = "keys.env"
+_IGNORED: Final = f"{IGNORED}workspace/\n{FILE_NAME}\n{KEYS_FILE}\n"
+"""All that a development home is made of, and nothing else: a repository may keep files of its own beside it."""
+_NOT_OURS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""Somebody else's directory, or one that nobody can write."""
 _LINE: Final = re.compile(r"([A-Z]+)_KEY=(tg_[0-9a-z_]+)")
 
 
@@ -29,10 +37,13 @@ class DevKeys(Struct, frozen=True):
     fresh: bool
     """Made just now: shown once. Later only the file is named."""
 
-    def announce(self, url: str) -> None:
+    def announce(self, url: str, *, console: bool = False) -> None:
         """What a newcomer needs next: addresses, keys, one call to paste, one client configuration to paste."""
         output.say(f"\nToolgate is ready at {url}", style="bold green")
-        output.say(f"  MCP       {url}/mcp\n  dispatch  {url}/mrt_dispatch\n  JSON-RPC  {url}/rpc\n")
+        output.say(f"  MCP       {url}/mcp\n  dispatch  {url}/mrt_dispatch\n  JSON-RPC  {url}/rpc")
+        if console:
+            output.say(f"  console   {url}/console/   (sign in with one of the keys)")
+        output.say("")
         if self.fresh:
             output.say("Development keys, shown only now:", style="bold")
             output.say("".join(f"  {role:<10} {self.by_role[role]}\n" for role in ROLES))
@@ -53,22 +64,45 @@ class DevKeys(Struct, frozen=True):
     def _client(self, url: str) -> dict[str, object]:
         key = self.by_role["builder"] if self.fresh else "${BUILDER_KEY}"
         return configuration(
-            Client.claude_code, {"type": "http", "url": f"{url}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
+            McpClient.claude_code, {"type": "http", "url": f"{url}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
         )
 
 
-def prepare(home: Path) -> DevKeys:
-    """A development home that is complete, with keys that work. Side effects: writes below `home`."""
+def prepare(home: Path, *, chosen: bool = False) -> DevKeys:
+    """A development home that is complete, with keys that work. Side effects: writes below `home`.
+
+    Raises: StartRefused: it is another user's.
+    """
+    try:
+        return _prepared(home, chosen=chosen)
+    except OSError as fault:
+        if fault.errno not in _NOT_OURS:
+            raise
+        raise StartRefused(
+            f"{fault.filename or home}: {fault.strerror}.\nUse a home of your own: --home DIR. It is made if it is not there."
+        ) from None
+
+
+def _prepared(home: Path, *, chosen: bool) -> DevKeys:
     place = home.absolute()
-    settings = load_settings(place, {}, {}) if (place / FILE_NAME).exists() else furnish(place, policy=False)
+    complete = (place / FILE_NAME).exists()
+    settings = load_settings(place, {}, {}, chosen=chosen) if complete else furnish(place, policy=False)
+    write_new(place / ".gitignore", _IGNORED)
     file = home / KEYS_FILE
     ring = KeyRing(settings.paths.keys)
     kept = {role: key for role, key in _read(file).items() if _works(ring, role, key)}
     missing = [role for role in ROLES if role not in kept]
-    keys = kept | {role: ring.create(role, label="development")[1] for role in missing}
+    keys = kept | {role: _create(settings, ring, role) for role in missing}
     if missing:
-        _write(file, keys)
+        replace_file(file, "".join(f"{role.upper()}_KEY={keys[role]}\n" for role in ROLES).encode())
     return DevKeys(place, file, keys, fresh=bool(missing))
+
+
+def _create(settings: Settings, ring: KeyRing, role: Role) -> str:
+    with recorded(settings, "keys.create", {"role": role, "label": "development", "expires": None}) as found:
+        key, text = ring.create(role, label="development")
+        found["id"] = key.id
+    return text
 
 
 def _read(file: Path) -> dict[str, str]:
@@ -81,11 +115,3 @@ def _works(ring: KeyRing, role: str, key: str) -> bool:
         return ring.authenticate(key.encode()).role == role
     except Refusal:
         return False
-
-
-def _write(file: Path, keys: dict[str, str]) -> None:
-    """Never readable by others, not even while it is written."""
-    new = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as opened:
-        opened.writelines(f"{role.upper()}_KEY={keys[role]}\n" for role in ROLES)
-    new.replace(file)

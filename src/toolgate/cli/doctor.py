@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,18 +17,36 @@ import typer
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from toolgate.app import Powers, open_limits_engine, open_stores
 from toolgate.cli import output
 from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
-from toolgate.errors import ExitCode, StartRefused, ToolgateError
+from toolgate.config import ignored_variables, require_home
+from toolgate.enabled import OWN_STORES, enabled_packs, store_places
+from toolgate.errors import ExitCode, StartRefused, StoreUnavailable, ToolgateError
+from toolgate.gate.admit import Permits
+from toolgate.gate.authority.stops import STOPS_FILE, Stops
+from toolgate.gate.keys import KeyRing
+from toolgate.gate.redact import check_kept
+from toolgate.ledger import LOG_PATH
+from toolgate.ledger.files import KEY_FILE, load_or_create_key
+from toolgate.ledger.handover import kept_notes
+from toolgate.model.clock import SystemClock
+from toolgate.model.offers import offered
+from toolgate.ownership import check_owners
+from toolgate.powers.secrets import SecretSources
+from toolgate.powers.stores import Place, TablePlace, environment_of
+from toolgate.ruleset import governed, open_upstreams
+from toolgate.servers.http_lifecycle import open_certificate
+from toolgate.servers.tls.certificate import SOON_DAYS
 
 if TYPE_CHECKING:
+    from toolgate.enabled import Enabled
     from toolgate.settings import Settings
 
 OLDEST_PYTHON: Final = (3, 11)
-STORE_NAMES: Final = ("false_positives", "consent", "consensus")
 
 
-class Finding(Struct, frozen=True):
+class DoctorFinding(Struct, frozen=True):
     check: str
     ok: bool
     text: str
@@ -50,14 +69,14 @@ def doctor(flags: Flags, json: Json = False) -> None:
     raise typer.Exit(ExitCode.OK if healthy else ExitCode.FAILED)
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: DoctorFinding) -> None:
     mark = ("ok  ", "green") if finding.ok else ("FAIL", "bold red")
-    output.line(mark, (f" {finding.check:<10} {finding.text}", ""))
+    output.line(mark, (f" {finding.check:<11} {finding.text}", ""))
     if finding.fix:
-        output.line((f"                {finding.fix}", "bold"))
+        output.line((f"                 {finding.fix}", "bold"))
 
 
-def examine(flags: Flags) -> Iterator[Finding]:
+def examine(flags: Flags) -> Iterator[DoctorFinding]:
     yield _python()
     yield _packages()
     try:
@@ -65,31 +84,36 @@ def examine(flags: Flags) -> Iterator[Finding]:
     except StartRefused as fault:
         yield _refused("settings", fault)
         return
-    yield Finding("settings", ok=True, text=str(settings.file or "defaults; there is no toolgate.toml"))
+    ignored = [f"{name} is not a setting, and is ignored" for name in ignored_variables(os.environ)]
+    place = str(settings.file or "defaults; there is no toolgate.toml")
+    yield DoctorFinding("settings", ok=True, text="; ".join([place, *ignored]))
+    told: set[str] = set()
     for name, check in CHECKS.items():
         try:
-            yield Finding(name, ok=True, text=check(settings))
+            yield DoctorFinding(name, ok=True, text=check(settings))
         except ToolgateError as fault:
-            yield _refused(name, fault)
+            if str(fault) not in told:  # what stands in the way of several checks is told by the first
+                yield _refused(name, fault)
+            told.add(str(fault))
         except OSError as fault:
-            yield Finding(
+            yield DoctorFinding(
                 name, ok=False, text=f"{fault.strerror}: {fault.filename}", fix="Give the server's user access to it."
             )
 
 
-def _refused(name: str, fault: ToolgateError) -> Finding:
+def _refused(name: str, fault: ToolgateError) -> DoctorFinding:
     text, _, fix = str(fault).partition("\n")
-    return Finding(name, ok=False, text=text, fix=fix)
+    return DoctorFinding(name, ok=False, text=text, fix=fix)
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     found = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] >= OLDEST_PYTHON:
-        return Finding("python", ok=True, text=found)
-    return Finding("python", ok=False, text=found, fix="Install Python 3.11 or newer.")
+        return DoctorFinding("python", ok=True, text=found)
+    return DoctorFinding("python", ok=False, text=found, fix="Install Python 3.11 or newer.")
 
 
-def _packages() -> Finding:
+def _packages() -> DoctorFinding:
     """Presence of every required distribution; an extra's absence is its feature's business."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -102,32 +126,42 @@ def _packages() -> Finding:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding("packages", ok=False, text=f"missing: {', '.join(missing)}", fix="Run: pip install toolgate")
-    return Finding("packages", ok=True, text=f"{len(wanted)} installed")
+        return DoctorFinding(
+            "packages", ok=False, text=f"missing: {', '.join(missing)}", fix="Run: pip install toolgate"
+        )
+    return DoctorFinding("packages", ok=True, text=f"{len(wanted)} installed")
 
 
 def _home(settings: Settings) -> str:
-    info = settings.home.stat()
-    if info.st_mode & stat.S_IWOTH and not info.st_mode & stat.S_ISVTX:
-        raise StartRefused(f"everyone can write to {settings.home}\nRun: chmod o-w {settings.home}")
-    for name in STORE_NAMES:
-        holds_password = re.match(r"[^/]*//[^/@]*:[^/@]*@", getattr(settings.stores, name))
-        if holds_password and settings.sources[f"stores.{name}"] == "file" and settings.file is not None:
+    require_home(settings)
+    check_owners(settings, os.environ)
+    urls = {f"stores.{name}": url for name, url in settings.stores.urls.items()}
+    urls |= {"limits.url": settings.limits.url, "idempotency.url": settings.idempotency.url}
+    for key, url in urls.items():
+        holds_password = re.match(r"[^/]*//[^/@]*:[^/@]*@", url)
+        if holds_password and settings.sources[key] == "file" and settings.file is not None:
             _require_private(settings.file, "holds a database password")
     return str(settings.home)
 
 
 def _keys(settings: Settings) -> str:
-    from toolgate.gate.keys import KeyRing
-
     ring = KeyRing(settings.paths.keys)
     ring.check()
     return f"{len(ring.all())} in {settings.paths.keys}"
 
 
+def _stops(settings: Settings) -> str:
+    """What an operator has stopped is no fault, but whoever looks for one should see it."""
+    found = Stops(settings.paths.keys.parent / STOPS_FILE).in_force()
+    told = "; ".join(f"{stop.scope()} {stop.ending()}" for stop in found)
+    return f"calls are stopped: {told} (toolgate resume ends it)" if told else "none"
+
+
 def _secrets(settings: Settings) -> str:
     if settings.paths.secrets.exists():
         _require_private(settings.paths.secrets, "holds signing keys")
+    if settings.egress.proxy_credentials:
+        SecretSources(settings.paths.secrets, os.environ).read(settings.egress.proxy_credentials)
     return str(settings.paths.secrets)
 
 
@@ -138,15 +172,46 @@ def _require_private(path: Path, why: str) -> None:
 
 
 def _policy(settings: Settings) -> str:
-    from toolgate.packs.loader import load_packs
-    from toolgate.policy.bundle import load_policy
-    from toolgate.policy.rules import check_start
+    enabled, _, warnings = governed(settings, open_upstreams(settings) if settings.upstreams else None)
+    tools = sum(len(pack.tools) for pack in enabled.packs)
+    return "; ".join([f"{tools} tools of {len(enabled.packs)} packs match manifest and contract", *warnings])
 
-    packs = load_packs(settings.packs.enabled)
-    policy = load_policy(settings.paths.policy)
-    check_start(packs, policy.manifest, policy.adrs, policy.lock)
-    tools = sum(len(pack.tools) for pack in packs)
-    return f"{tools} tools of {len(packs)} packs match manifest and contract"
+
+def _packs(settings: Settings) -> str:
+    """Each pack's own settings, the keys and secrets they name, and what the pack itself says before it starts anything."""
+    enabled = enabled_packs(settings)
+    secrets = SecretSources(settings.paths.secrets, os.environ)
+    named = enabled.secrets()
+    for source in named:
+        secrets.read(source)
+    _ask_packs(settings, enabled)
+    return f"settings of {', '.join(enabled.tables)}" + (f"; {len(named)} secrets are there" if named else "")
+
+
+def _ask_packs(settings: Settings, enabled: Enabled) -> None:
+    """With the powers that a server would hand them. Raises: StartRefused."""
+    if not settings.paths.workspace.is_dir():
+        return  # the check of the workspace says so
+    powers = Powers(settings, enabled, SystemClock(), {}, Permits(()))
+    try:
+        powers.check_packs()
+    finally:
+        asyncio.run(powers.close())
+
+
+def _upstreams(settings: Settings) -> str:
+    """Each with a reason code. None is started: `toolgate upstream status` asks them."""
+    if not settings.upstreams:
+        return "none"
+    from toolgate.upstreams import examine
+
+    found = asyncio.run(examine(settings, SecretSources(settings.paths.secrets, os.environ)))
+    told = ", ".join(f"{name} {reason}" for name, reason in found.items())
+    if all(reason in ("adopted", "not_adopted") for reason in found.values()):
+        return told
+    raise StartRefused(
+        f"{told}\nLook at one: toolgate upstream diff NAME; adopt one again: toolgate upstream adopt NAME --roles ..."
+    )
 
 
 def _workspace(settings: Settings) -> str:
@@ -155,9 +220,22 @@ def _workspace(settings: Settings) -> str:
 
 
 def _log(settings: Settings) -> str:
-    from toolgate.ledger import LOG_PATH
-
+    enabled = enabled_packs(settings)
+    check_kept(settings.ledger.keep, {tool.name: tool for pack in enabled.packs for tool in offered(pack)})
+    key = settings.paths.secrets / KEY_FILE
+    if key.exists():
+        load_or_create_key(key, "")
+        kept_notes(key)
     return _writable(settings.paths.runs / LOG_PATH)
+
+
+def _metrics(settings: Settings) -> str:
+    from toolgate.servers.observed.page import require_client
+
+    if not settings.metrics.are_shown:
+        return "not shown"
+    require_client()
+    return settings.metrics.listen or "/metrics, to keys of the role admin"
 
 
 def _writable(directory: Path) -> str:
@@ -169,25 +247,79 @@ def _writable(directory: Path) -> str:
 
 
 def _stores(settings: Settings) -> str:
-    configured = {name: url for name in STORE_NAMES if (url := getattr(settings.stores, name))}
-    if not configured:
-        return f"SQLite in {_writable(settings.paths.state)}"
-    from toolgate.packs.loader import load_packs
-    from toolgate.powers.sql import SqlStores
-
-    migrations = [step for pack in load_packs(settings.packs.enabled) for step in pack.migrations]
-    unused = configured.keys() - {step.store for step in migrations}
+    enabled = enabled_packs(settings)
+    configured = store_places(settings, enabled.stores)
+    unused = settings.stores.urls.keys() - configured.keys() - OWN_STORES
     if unused:
         raise StartRefused(f"no enabled pack uses stores.{min(unused)}\nEnable the pack, or leave the setting out.")
-    stores = SqlStores(configured, settings.paths.state, migrations)
+    if not configured:
+        return f"SQLite in {_writable(settings.paths.state)}"
+    stores = open_stores(settings, enabled)
     try:
-        silent = [name for name in configured if not stores.get(name).ask()]
+        silent = [store for store in map(stores.get, configured) if not store.ask()]
     finally:
         stores.close()
     if silent:
-        names = ", ".join(f"stores.{name}" for name in silent)
-        raise StartRefused(f"no answer from {names}\nStart the database, or correct the URL.")
-    return f"{', '.join(configured)} answer"
+        tables = {store.name: store.table.setting for store in enabled.stores if store.table}
+        names = ", ".join(tables[store.name] if store.in_table else f"stores.{store.name}" for store in silent)
+        raise StartRefused(
+            f"no answer from {names}: {'; '.join(str(store.fault) for store in silent)}\n"
+            "Start the database, or correct the setting."
+        )
+    return ", ".join(f"{name} in {_kind(place)}" for name, place in configured.items()) + " answer"
+
+
+def _kind(place: Place) -> str:
+    if isinstance(place, TablePlace):
+        return "DynamoDB"
+    return "PostgreSQL" if place.startswith("postgres") else "SQLite"
+
+
+def _limits(settings: Settings) -> str:
+    """Joins as a server would, and leaves: whoever may do that may do the rest."""
+    if not settings.limits.url:
+        return "counted in each process"
+    engine = open_limits_engine(settings.limits)
+
+    async def ask() -> int:
+        standing = await engine.join([], again=False)
+        await engine.leave()
+        return standing.processes - 1
+
+    try:
+        return f"shared by limits.url, which answers; {asyncio.run(ask())} processes use it now"
+    except StoreUnavailable as fault:
+        raise StartRefused(f"{fault}\nStart it, or correct limits.url.") from None
+
+
+def _environment(settings: Settings) -> str:
+    """`local` or `cloud` as a server started now would find it, and why. Neither is a fault."""
+    enabled = enabled_packs(settings)
+    binding = [store.name for store in enabled.stores if store.binding]
+    if not binding:
+        return "local, where nothing blocks: no enabled pack has a binding store"
+    if not store_places(settings, enabled.stores).keys() & set(binding):
+        missing = " and ".join(f"stores.{name}" for name in binding)
+        return f"local, where nothing blocks: {missing} are not set"
+
+    stores = open_stores(settings, enabled)
+    try:
+        stores.start()
+        environment, notes = environment_of(stores)
+    finally:
+        stores.close()
+    if environment == "cloud":
+        return "cloud, where authoritative tools can block: every binding store is shared and answers"
+    return f"local, where nothing blocks: {'; '.join(notes)}"
+
+
+def _tls(settings: Settings) -> str:
+    certificate = open_certificate(settings)
+    if certificate is None:
+        return "none: plain HTTP"
+    days = certificate.days_left(datetime.now(UTC))
+    soon = ", which is soon: renew it, then reload" if days <= SOON_DAYS else ""
+    return f"{settings.server.tls_certificate} is good for {days} more days{soon}"
 
 
 def _port(settings: Settings) -> str:
@@ -195,7 +327,7 @@ def _port(settings: Settings) -> str:
     try:
         kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
-        raise StartRefused(f"server.host {host} is no address of this machine\nUse 127.0.0.1.") from None
+        raise StartRefused(f"server.host {host} is not an address of this machine\nUse 127.0.0.1.") from None
     with socket.socket(kind, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -211,11 +343,18 @@ def _port(settings: Settings) -> str:
 CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "home": _home,
     "keys": _keys,
+    "stops": _stops,
     "secrets": _secrets,
+    "packs": _packs,
     "policy": _policy,
+    "upstreams": _upstreams,
     "workspace": _workspace,
     "log": _log,
     "stores": _stores,
+    "limits": _limits,
+    "metrics": _metrics,
+    "environment": _environment,
+    "tls": _tls,
     "port": _port,
 }
 """Each answers what it found, or raises what is wrong."""

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from toolgate.cli import output
+from toolgate.cli.admin_records import recorded
 from toolgate.cli.config import toml_value
 from toolgate.cli.options import Json
 from toolgate.config import FILE_NAME, load_settings
+from toolgate.enabled import enabled_packs
 from toolgate.errors import StartRefused
-from toolgate.settings import SPECS
+from toolgate.gate.keys import KeyRing
+from toolgate.packs.discovery import store_settings
+from toolgate.policy.manifest import FILES, default_file
+from toolgate.powers.keys import KeyDirectory
+from toolgate.settings import DEFAULT_PACKS, SPECS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from toolgate.settings import Settings, Spec
+    from toolgate.settings import Settings
+    from toolgate.settings.spec import Spec
 
-_IGNORED: Final = "keys/\nsecrets/\nstate/\nruns/\n"
+IGNORED: Final = "keys/\nsecrets/\nstate/\nruns/\n"
 """Private or produced: none of it belongs into version control."""
 
 
@@ -31,13 +38,13 @@ def init(
     json: Json = False,
 ) -> None:
     """Make a home: toolgate.toml, policy/, workspace/, and a first admin key, which is shown once."""
-    from toolgate.gate.keys import KeyRing
-
     home = directory.absolute()
     _refuse_if_taken(home)
     with _all_or_nothing(home):
         settings = furnish(home, policy=True)
-        key, text = KeyRing(settings.paths.keys).create("admin", label="first")
+        with recorded(settings, "keys.create", {"role": "admin", "label": "first", "expires": None}) as found:
+            key, text = KeyRing(settings.paths.keys).create("admin", label="first")
+            found["id"] = key.id
     if json:
         output.answer_json({"home": str(home), "id": key.id, "role": key.role, "key": text})
         return
@@ -55,6 +62,11 @@ def furnish(home: Path, *, policy: bool) -> Settings:
 
     The settings file comes last: a home that has one is complete. Side effects: writes below `home`.
     """
+    with _nobody_else_writes():
+        return _furnish(home, policy=policy)
+
+
+def _furnish(home: Path, *, policy: bool) -> Settings:
     home.mkdir(parents=True, exist_ok=True)
     settings = load_settings(home, {}, {})
     for private in (settings.paths.keys.parent, settings.paths.secrets, settings.paths.state):
@@ -63,19 +75,18 @@ def furnish(home: Path, *, policy: bool) -> Settings:
     _make_signing_keys(settings)
     if policy:
         _copy_policy(home / "policy")
-        _write_new(home / ".gitignore", _IGNORED)
-    _write_new(home / FILE_NAME, settings_file(policy=policy))
+        write_new(home / ".gitignore", IGNORED)
+    write_new(home / FILE_NAME, settings_file(policy=policy))
     return load_settings(home, {}, {})
 
 
 def _make_signing_keys(settings: Settings) -> None:
-    from toolgate.packs.loader import load_packs
-    from toolgate.powers.keys import KeyDirectory
-
     keys = KeyDirectory(settings.paths.secrets, workspace=settings.paths.workspace)
-    for name in (name for pack in load_packs(settings.packs.enabled) for name in pack.keys):
-        if not (settings.paths.secrets / name).exists():
-            keys.generate(name)
+    enabled = enabled_packs(settings)
+    for pack in enabled.packs:
+        for name, use in pack.keys(enabled.tables[pack.name]).items():
+            if not (settings.paths.secrets / name).exists():
+                keys.generate(name, use=use)
 
 
 @contextmanager
@@ -83,14 +94,28 @@ def _all_or_nothing(home: Path) -> Iterator[None]:
     """What a failed attempt made below `home` is taken away again."""
     there = home.exists()
     before = set(home.iterdir()) if there else set()
-    try:
-        yield
-    except BaseException:
+
+    def take_away() -> None:
         for new in set(home.iterdir()) - before if home.exists() else ():
             shutil.rmtree(new) if new.is_dir() else new.unlink()
         if not there and home.exists():
             home.rmdir()
-        raise
+
+    with ExitStack() as undo:
+        undo.callback(take_away)
+        yield
+        undo.pop_all()
+
+
+@contextmanager
+def _nobody_else_writes() -> Iterator[None]:
+    """Whatever the umask is: a server does not start from a home that others can write."""
+    old = os.umask(0o022)
+    os.umask(old | 0o022)
+    try:
+        yield
+    finally:
+        os.umask(old)
 
 
 def _refuse_if_taken(home: Path) -> None:
@@ -102,14 +127,12 @@ def _refuse_if_taken(home: Path) -> None:
 
 
 def _copy_policy(target: Path) -> None:
-    from toolgate.policy.manifest import FILES, default_file
-
     target.mkdir()
     for name in FILES:
         (target / name).write_bytes(default_file(name).read_bytes())
 
 
-def _write_new(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
     """A file that is already there is the owner's, and stays."""
     if not path.exists():
         path.write_text(text)
@@ -118,11 +141,12 @@ def _write_new(path: Path, text: str) -> None:
 def settings_file(*, policy: bool) -> str:
     """Every setting with its reason, at its default and commented out; what is decided here is not."""
     lines = [
-        "# Settings of this Toolgate home. Each is also a TOOLGATE_* variable and a flag; an unknown name refuses to start.",
+        "# Settings of this Toolgate home. Each is also a TOOLGATE_* variable and, unless secret, a flag. An unknown name",
+        "# refuses to start.",
         "# What is in force, and where it comes from: toolgate config print --resolved",
     ]
     # TOML wants keys without a table before the first table.
-    for spec in sorted(SPECS, key=lambda each: "." in each.key):
+    for spec in sorted([*SPECS, *store_settings(DEFAULT_PACKS)], key=lambda each: "." in each.key):
         table, _, name = spec.key.rpartition(".")
         if table and f"[{table}]" not in lines:
             lines += ["", f"[{table}]"]
@@ -132,5 +156,4 @@ def settings_file(*, policy: bool) -> str:
 
 
 def _about(spec: Spec) -> str:
-    bounds = f", {spec.low} to {spec.high}" if spec.low is not None else ""
-    return f"{spec.why[0].upper()}{spec.why[1:]}" + (f" ({spec.unit}{bounds})" if spec.unit else "")
+    return spec.about[0].upper() + spec.about[1:] + (f" ({spec.measure})" if spec.measure else "")

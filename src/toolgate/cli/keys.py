@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.admin_records import recorded
+from toolgate.cli.options import Home, Json, RoleName, home_at, seconds_of
 from toolgate.errors import ExitCode
+from toolgate.gate.keys import KeyRing, check_label
+from toolgate.model.clock import rfc3339
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from toolgate.gate.keys import KeyRing
+    from toolgate.settings import Settings
 
 app = typer.Typer(no_args_is_help=True)
-
-_SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-class RoleName(StrEnum):
-    builder = "builder"
-    committer = "committer"
-    admin = "admin"
 
 
 @app.command()
@@ -41,22 +35,27 @@ def create(
     json: Json = False,
 ) -> None:
     """Make a key. It is shown once: only its digest is kept."""
-    ring, path = _ring(home)
+    settings, ring = _ring(home)
+    until = _moment(expires)
+    about = {"role": role.value, "label": label, "expires": None if until is None else rfc3339(until)}
     try:
-        key, text = ring.create(role.value, label=label, expires=_moment(expires))
+        check_label(label)
     except ValueError as fault:
         raise typer.BadParameter(str(fault)) from None
+    with recorded(settings, "keys.create", about) as found:
+        key, text = ring.create(role.value, label=label, expires=until)
+        found["id"] = key.id
     if json:
         output.answer_json({"id": key.id, "role": key.role, "key": text})
         return
     sys.stdout.write(text + "\n")
-    output.note(f"id {key.id}, role {key.role}; only its digest is kept, in {path}. Copy the key now.")
+    output.note(f"id {key.id}, role {key.role}; only its digest is kept, in {settings.paths.keys}. Copy the key now.")
 
 
 @app.command("list")
 def list_keys(home: Home = None, json: Json = False) -> None:
     """List keys: never their secrets."""
-    ring, _ = _ring(home)
+    _, ring = _ring(home)
     now = time.time()
     rows = [key.as_json() | {"state": key.state(now)} for key in ring.all()]
     if json:
@@ -75,31 +74,24 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Revoke a key: a running server refuses it from its next call on."""
-    ring, _ = _ring(home)
-    try:
-        key = ring.revoke(key_id)
-    except KeyError:
+    settings, ring = _ring(home)
+    if not any(key.id == key_id for key in ring.all()):
         # The argument is not repeated: people paste whole keys here.
         output.fault("There is no key with this id.\ntoolgate keys list shows the ids.")
-        raise typer.Exit(ExitCode.FAILED) from None
+        raise typer.Exit(ExitCode.FAILED)
+    with recorded(settings, "keys.revoke", {"id": key_id}):
+        key = ring.revoke(key_id)
     if json:
         output.answer_json(key.as_json())
     else:
         output.say(f"revoked {key.id} ({key.role})")
 
 
-def _ring(home: Path | None) -> tuple[KeyRing, Path]:
-    from toolgate.gate.keys import KeyRing
-
-    path = settings_at(home).paths.keys
-    return KeyRing(path), path
+def _ring(home: Path | None) -> tuple[Settings, KeyRing]:
+    settings = home_at(home)
+    return settings, KeyRing(settings.paths.keys)
 
 
 def _moment(life: str | None) -> float | None:
     """When a key made now with this life ends."""
-    if life is None:
-        return None
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", life)
-    if not found:
-        raise typer.BadParameter("give a number and a unit: 90m, 12h, 30d or 8w", param_hint="--expires")
-    return time.time() + int(found[1]) * _SECONDS[found[2]]
+    return None if life is None else time.time() + seconds_of(life, "--expires")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,15 +14,26 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec import Struct
 
-from toolgate.config import free_value, load_settings
+from toolgate.config import free_value, ignored_variables, load_settings, require_home
 from toolgate.errors import SettingsError, StartRefused
-from toolgate.settings import SPECS, Settings, Spec
+from toolgate.settings import SPECS, Settings
+from toolgate.settings.spec import Spec
 
 Home = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="Where toolgate.toml is; else TOOLGATE_HOME, else here.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+AlwaysJson = Annotated[bool, typer.Option("--json", help="Changes nothing: the answer is JSON.")]
+"""For commands whose answer is JSON anyway, so that a program need not know which ones are."""
 _SET: Final = "set_"
+_SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class RoleName(StrEnum):
+    builder = "builder"
+    committer = "committer"
+    admin = "admin"
+    auditor = "auditor"
 
 
 class Flags(Struct, frozen=True):
@@ -30,19 +43,42 @@ class Flags(Struct, frozen=True):
     values: Mapping[str, object]
 
     def load(self, home: Path | None = None) -> Settings:
-        """Raises: SettingsError."""
-        return load_settings(home or self.home, self.values, os.environ)
+        """`home`: a command's own default. Raises: SettingsError."""
+        chosen = self.home is not None if home else None
+        return load_settings(home or self.home, self.values, os.environ, chosen=chosen)
 
 
 def settings_at(home: Path | None) -> Settings:
-    """For commands without settings flags. Raises: SettingsError."""
+    """For commands without settings flags that also work where there is no home. Raises: SettingsError."""
     return load_settings(home, {}, os.environ)
 
 
+def home_at(home: Path | None) -> Settings:
+    """For commands that read or change what is in a home. Raises: SettingsError: there is none."""
+    return require_home(settings_at(home))
+
+
+def seconds_of(span: str, option: str) -> int:
+    """`90m`, `12h`, `30d`, `8w`. Raises: typer.BadParameter."""
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", span)
+    if not found:
+        raise typer.BadParameter("give a number and a unit: 90m, 12h, 30d or 8w", param_hint=option)
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def note_ignored_variables(note: Callable[[str], None]) -> None:
+    """An operator's own variables do not stop a server; one that was meant for it should not go unnoticed either."""
+    for name in ignored_variables(os.environ):
+        note(f"{name} is not a setting, and is ignored (docs/reference/settings.md has them all)")
+
+
 def require_workspace(settings: Settings) -> None:
-    """A home that was never made is told so, before anything else is. Raises: StartRefused."""
+    """A home that was never made, or lost its workspace, is told so before anything else is. Raises: StartRefused."""
+    require_home(settings)
     if not settings.paths.workspace.is_dir():
-        raise StartRefused(f"There is no workspace at {settings.paths.workspace}.\nMake a home: toolgate init DIR")
+        raise StartRefused(
+            f"There is no workspace at {settings.paths.workspace}.\nMake the directory, or name another: --paths-workspace PATH"
+        )
 
 
 def with_settings_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -86,15 +122,27 @@ def _annotation(spec: Spec) -> Any:
     """A flag that keeps the text as typed: `config` reads it, so that every source has one reader and one message."""
     names = [spec.flag, *([spec.short] if spec.short else [])]
     panel = f"Settings: {spec.key.partition('.')[0]}" if "." in spec.key else "Settings"
-    about = f"{spec.why[0].upper()}{spec.why[1:]}."
+    about = f"{spec.about[0].upper()}{spec.about[1:]} ({'; '.join([*_parts(spec.measure), _default(spec)])})."
     if spec.kind == "switch":
         return Annotated[
             bool | None, typer.Option(f"{spec.flag}/--no-{spec.flag[2:]}", help=about, rich_help_panel=panel)
         ]
+    if spec.secret:
+        # Taken only to say, in place of `no such option`, where the value belongs.
+        return Annotated[str | None, typer.Option(spec.flag, hidden=True, rich_help_panel=panel)]
     metavar = {"whole": "N", "number": "N", "place": "PATH", "words": "A,B", "text": "TEXT"}[spec.kind]
     return Annotated[
         str | None, typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel, show_default=False)
     ]
+
+
+def _parts(text: str) -> list[str]:
+    return [text] if text else []
+
+
+def _default(spec: Spec) -> str:
+    value = ",".join(spec.default) if isinstance(spec.default, tuple) else str(spec.default)
+    return f"default {value.lower() if spec.kind == 'switch' else value or 'none'}"
 
 
 def _pairs(pairs: list[str] | tuple[()]) -> dict[str, object]:

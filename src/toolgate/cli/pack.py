@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -14,14 +15,14 @@ import typer
 from toolgate.cli import output
 from toolgate.cli.options import Json
 from toolgate.errors import StartRefused
+from toolgate.settings import DEFAULT_PACKS
 
 app = typer.Typer(no_args_is_help=True)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _MAX_NAME: Final = 40
 """Characters: the tools' names begin with it, and clients put their own prefix before those."""
-_RESERVED: Final = frozenset({"governance", "lra", "consensus", "library", "toolgate"})
-"""Names of packs that ship with Toolgate."""
+_RESERVED: Final = frozenset({*DEFAULT_PACKS, "toolgate"})
 
 
 @app.callback()
@@ -76,12 +77,11 @@ def write_pack(name: str, target: Path) -> list[str]:
         target.mkdir(parents=True)
     except FileExistsError:
         raise StartRefused(f"{target} is already there.\nName another place with --dir.") from None
-    try:
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, target)
         for place, template in places.items():
             text = (files("toolgate.cli") / "template" / f"{template}.txt").read_text("utf-8")
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             (target / place).write_text(Template(text).substitute(words), "utf-8")
-    except BaseException:
-        shutil.rmtree(target)
-        raise
+        undo.pop_all()
     return list(places)

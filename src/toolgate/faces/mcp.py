@@ -1,7 +1,8 @@
-"""The MCP wire, both eras, tools only: revision 2026-07-28 (stateless) and the handshake revisions, served statelessly.
+"""The MCP wire, both eras: revision 2026-07-28 (stateless) and the handshake revisions.
 
-Nothing is remembered from a connection, so nothing can be hijacked: identity comes with each request. Our wire is small
-because the server offers tools only; the official SDK is the oracle of its tests, not a part of it.
+Nothing is remembered from a connection, so nothing can be hijacked: identity comes with each request, and what a client of the
+handshake era has told us comes with its session id, sealed. The official SDK is the oracle of the tests, not a part of this.
+What is no tool (prompts, resources and the like) has its words in `mcp_offers.py`.
 
 The modern ladder, first failure wins: frame (-32600) -> routing headers once each (-32020) -> `_meta` envelope (-32602) ->
 headers equal the body (-32020) -> version served (-32022) -> method known (-32601) -> parameters (-32602).
@@ -9,316 +10,465 @@ headers equal the body (-32020) -> version served (-32022) -> method known (-326
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from toolgate import __version__
-from toolgate.errors import VERDICTS, Happening
-from toolgate.faces.reply import JSON, Reply, verdict_headers
+from toolgate.errors import OK, VERDICTS, Ending
+from toolgate.faces import mcp_offers as offers
+from toolgate.faces.face import KEY_FORM, Asked, Besides, key_hint
+from toolgate.faces.mcp_results import (
+    HANDSHAKES,
+    SERVER_INFO,
+    McpRequest,
+    ProtocolFault,
+    answer_plain,
+    is_implementation,
+    modern_result,
+    refusal_json,
+    render_adopted,
+    render_offer,
+    render_question,
+    words_of,
+)
+from toolgate.faces.reply import JSON, Reply, admits, clip, request_id_of, verdict_headers
 from toolgate.model import strictjson
-from toolgate.model.call import Call, Transport, Wire
+from toolgate.model.call import IDEMPOTENCY_KEY, Call, Transport, Wire
+from toolgate.model.mcpwire import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_IDEMPOTENCY,
+    META_LOG_LEVEL,
+    META_SERVER,
+    META_SUBSCRIPTION,
+    META_VERSION,
+    METHOD_HEADER,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    NAME_HEADER,
+    PARSE_ERROR,
+    SESSION_HEADER,
+    UNSUPPORTED_VERSION,
+    VERSION_HEADER,
+    header_text,
+)
+from toolgate.model.tool import LEVELS
+from toolgate.model.trace import trace_context
 
 if TYPE_CHECKING:
-    from toolgate.gate.permit import Grant
-    from toolgate.model.envelope import Answer
+    from toolgate.faces import Parts
+    from toolgate.faces.face import Note, Visible, Wish
+    from toolgate.model.envelope import Answer, Envelope
+    from toolgate.model.tool import Level
 
 ROUTE: Final = "/mcp"
-MODERN_VERSIONS: Final = ("2026-07-28",)
-HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-VERSION_HEADER: Final = "mcp-protocol-version"
-METHOD_HEADER: Final = "mcp-method"
-NAME_HEADER: Final = "mcp-name"
-ROUTING_HEADERS: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
-_META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-_META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
-_META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
-LIST_TTL_MS: Final = 60_000
-"""How long a client may keep a tool list. It changes only with a restart; a minute keeps role changes visible."""
-
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
-HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
-WIRES: Final[dict[Transport, Wire]] = {
-    "http": Wire(face="mcp", transport="http", route=ROUTE),
-    "stdio": Wire(face="mcp", transport="stdio", route="tools/call"),
-}
-SERVER_INFO: Final = {"name": "toolgate", "title": "Toolgate", "version": __version__}
-INSTRUCTIONS: Final = (
-    "Every answer is a governance envelope: read tier, environment, decision and degradedMode before acting on it. "
-    "Only an authoritative tool in the cloud environment can block."
+_ROUTING_HEADERS: Final = {name.encode(): name for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)}
+_SESSION_HEADER: Final = SESSION_HEADER.encode()
+MAX_ID: Final = 256
+"""Characters of an id or a progress token, which are sent back with every answer and every step; clients' own have 36 at most.
+Integers are bounded by the reader of JSON."""
+UTF8_BYTES: Final = 4
+"""Of one character at most: a text that is short by this measure needs no closer look."""
+_BOTH: Final = frozenset(
+    {
+        "tools/list",
+        "tools/call",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "completion/complete",
+    }
 )
-_MODERN_METHODS: Final = frozenset({"server/discover", "tools/list", "tools/call"})
-_HANDSHAKE_METHODS: Final = frozenset({"initialize", "ping", "tools/list", "tools/call"})
+_MODERN_METHODS: Final = _BOTH | {"server/discover", "subscriptions/listen"}
+_HANDSHAKE_METHODS: Final = _BOTH | {
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
+_CALLS: Final = frozenset({"prompts/get", "resources/read", "completion/complete", "resources/subscribe"})
+"""Calls on the road that are no calls of tools."""
+_NO_TOOLS: Final = ("prompt:", "resource:", "complete:", "subscribe:", "list:")
+_ALL_LISTS: Final = frozenset({"tools", "prompts", "resources"})
+DEFAULT_LEVEL: Final = "info"
+"""What a client of the handshake era reads of what tools log, if it has not said; one of the other era reads nothing."""
+LOOK: Final = object()
+"""The message that a GET stands for: a client of the handshake era wants to hear of changes."""
 _NAME_BEARING: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _NOT_A_MESSAGE: Final = "Body must be a single JSON-RPC request or notification object"
-_BASE64: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
-
-
-class Request(Struct, frozen=True):
-    """One JSON-RPC request that passed the ladder."""
-
-    id: str | int
-    method: str
-    params: Mapping[str, Any]
-    modern: bool
-    progress_token: str | int | None
-
-
-class Notification(Struct, frozen=True):
-    """A message that wants no answer. On stdio it may cancel a call; over HTTP there is nothing for it to act on."""
-
-    method: str
-    params: Mapping[str, Any]
-
-
-class Fault(Exception):
-    """A protocol fault: the message is wrong as a message, whatever it asks for."""
-
-    def __init__(self, code: int, message: str, *, request_id: Any = None, status: int = 400, data: Any = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.request_id, self.status, self.data = code, message, request_id, status, data
-
-    def reply(self) -> Reply:
-        return error_reply(self.request_id, self.code, self.message, status=self.status, data=self.data)
 
 
 class Routing(Struct, frozen=True):
-    """What the headers of a request say about its message, which must say the same."""
+    """What the headers of a request say about its message, which must say the same, and about its answer."""
 
     version: str | None
     method: str | None
     name: str | None
     modern: bool
     """Over HTTP the version header decides, and a version nobody knows is told so in the modern way."""
+    twice: str | None = None
+    """One of them that came more than once."""
+    takes_json: bool = True
+    session: str | None = None
+    """What the client says its session is; of the handshake era only."""
+    key: str | None = None
+    """An idempotency key, which belongs into the message."""
 
-    @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Routing:
-        version = headers.get(VERSION_HEADER)
-        modern = version is not None and version not in HANDSHAKE_VERSIONS
-        return cls(version, headers.get(METHOD_HEADER), _decoded(headers.get(NAME_HEADER)), modern)
+
+def make(parts: Parts) -> McpFace:
+    return McpFace(parts.text_bytes if parts.mcp_text == "reader" else None, parts.resource_at)
 
 
-def read(body: Any, routing: Routing | None) -> Request | Notification:
-    """What a decoded message is. `routing` is None on stdio, where each message's own envelope tells its era.
+class McpFace:
+    route = ROUTE
+    wires: Mapping[Transport, Wire] = {
+        "http": Wire(face="mcp", transport="http", route=ROUTE),
+        "stdio": Wire(face="mcp", transport="stdio", route="tools/call"),
+    }
 
-    Raises: Fault.
-    """
+    def __init__(self, text_bytes: int | None = None, resource_at: offers.ResourceAt = lambda uri: None) -> None:  # noqa: ARG005
+        """`text_bytes`: how much text for a reader an answer carries; None: its text is the envelope."""
+        self._text_bytes = text_bytes
+        self._resource_at = resource_at
+
+    def hints(self, headers: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> Routing:
+        texts = {text: headers[name].decode("latin-1") for name, text in _ROUTING_HEADERS.items() if name in headers}
+        version = texts.get(VERSION_HEADER)
+        modern = version is not None and version not in HANDSHAKES
+        session = headers.get(_SESSION_HEADER) if not modern else None
+        return Routing(
+            version,
+            texts.get(METHOD_HEADER),
+            header_text(texts.get(NAME_HEADER)),
+            modern=modern,
+            twice=next((text for name, text in _ROUTING_HEADERS.items() if name in repeated), None),
+            takes_json=admits(headers.get(b"accept"), "application/json"),
+            session=None if session is None else session.decode("latin-1"),
+            key=key_hint(headers, repeated),
+        )
+
+    def look(self, hints: Routing) -> object | None:
+        return LOOK if hints.session is not None and hints.twice is None else None
+
+    def speaks(self, message: Any) -> bool:  # noqa: ARG002 (whatever is no other face's)
+        return True
+
+    def unread(self, message: Any) -> McpRequest:
+        return McpRequest(request_id_of(message))
+
+    def read(self, message: Any, transport: Transport, hints: Routing | None) -> McpRequest:
+        """`hints` is None on stdio, where each message's own envelope tells its era."""
+        try:
+            if message is LOOK:
+                assert hints is not None
+                return _stream_of_a_session(hints.session)
+            if hints is not None:
+                _check_head(message, hints)
+            wants_text = self._text_bytes is not None
+            return _read(message, self.wires[transport], hints, self._resource_at, wants_text=wants_text)
+        except ProtocolFault as fault:
+            return McpRequest(fault.request_id, reply=fault.reply())
+
+    def answer(self, asked: Asked, visible: Visible, found: Sequence[Any] = ()) -> Reply:
+        """Greetings, lists, and what is wrong as a message."""
+        assert isinstance(asked, McpRequest)
+        if asked.reply is not None:
+            return asked.reply
+        try:
+            return answer_plain(asked, visible, found)
+        except ProtocolFault as fault:
+            return fault.reply()
+
+    def render(self, asked: Asked, answer: Answer) -> Reply:
+        """One answer of the road. The end of one call is a result, with `isError` if it is a bad one; what is wrong with the
+        message or the key is a JSON-RPC error."""
+        assert isinstance(asked, McpRequest)
+        if asked.method in _CALLS and asked.call is not None and _ends_an_offer(answer.ending):
+            return render_offer(asked, answer)
+        if asked.call is None or not _ends_one_call(answer.ending):
+            return _refusal_reply(answer, request_id=asked.id, modern=asked.modern)
+        if answer.asks is not None or (answer.ending is Ending.CLIENT_CANNOT and asked.modern):
+            return render_question(asked, answer)
+        if answer.adopted:
+            return render_adopted(asked, answer)
+        envelope = answer.envelope_json if answer.envelope is not None else refusal_json(answer)
+        is_error = answer.envelope is None or answer.envelope.is_error
+        text = envelope.decode() if self._text_bytes is None else _text(answer, self._text_bytes)
+        skeleton = _MODERN_ANSWER if asked.modern else _HANDSHAKE_ANSWER
+        if answer.content:
+            skeleton = skeleton.replace(
+                b"[", b"[" + strictjson.dumps(answer.content)[1:-1].replace(b"%", b"%%") + b",", 1
+            )
+        parts = (strictjson.dumps(asked.id), strictjson.dumps(text), envelope, b"true" if is_error else b"false")
+        return Reply(200, skeleton % parts, (JSON,), answer.request_id)
+
+
+def _check_head(message: Any, hints: Routing) -> None:
+    """Raises: ProtocolFault."""
+    if not hints.takes_json:
+        raise ProtocolFault(INVALID_REQUEST, "Not Acceptable: the client must accept application/json", status=406)
+    if hints.twice is not None:
+        text = f"{hints.twice} appears more than once"
+        raise ProtocolFault(HEADER_MISMATCH, text, request_id=request_id_of(message))
+    if not hints.modern and hints.version is not None:
+        _check_era(message, hints.version)
+
+
+def _read(body: Any, wire: Wire, routing: Routing | None, at: offers.ResourceAt, *, wants_text: bool) -> McpRequest:
+    """What a decoded message is. Raises: ProtocolFault."""
     modern = _has_envelope(body) if routing is None else routing.modern
     if not modern and _is_response(body):
-        return Notification("", {})  # the handshake revisions accept a posted response; we never asked for one
+        return McpRequest(reply=_NO_ANSWER.reply, response=body)
     if not isinstance(body, dict) or body.get("jsonrpc") != "2.0" or not isinstance(body.get("method"), str):
-        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
     method, params = body["method"], body.get("params", _NO_PARAMS)
     if params is None:
         params = _NO_PARAMS
     if "id" not in body:
-        return _notification(method, params, routing if modern else None)
+        return _notification(method, params, routing if modern else None, wire)
     request_id = body["id"]
     if not isinstance(request_id, str) and type(request_id) is not int:
-        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
+    if isinstance(request_id, str) and len(request_id) > MAX_ID:
+        raise ProtocolFault(INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID} characters")
     if not isinstance(params, dict):
-        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
+        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
     meta = params.get("_meta")
     if modern:
-        _climb(method, params, meta, routing, request_id)
+        _check_revision(method, params, meta, routing, request_id)
     if method not in (_MODERN_METHODS if modern else _HANDSHAKE_METHODS):
-        raise Fault(
-            METHOD_NOT_FOUND,
-            "Method not found",
-            request_id=request_id,
-            status=404 if modern else 200,
-            data=method[:128],
+        status = 404 if modern else 200
+        raise ProtocolFault(
+            METHOD_NOT_FOUND, "Method not found", request_id=request_id, status=status, data=method[:128]
         )
-    if meta is None:
-        return Request(request_id, method, params, modern, None)
-    _check_meta(meta, request_id, modern=modern)
+    note = trace = None
+    if meta is not None:
+        _check_meta(meta, request_id, modern=modern)
+        note = _note(meta, request_id, modern=modern)
+        trace = trace_context(meta["traceparent"], meta.get("tracestate")) if "traceparent" in meta else None
+    try:
+        key = None if routing is None else routing.key
+        asked = _asked(method, params, wire, at, key, modern=modern, wants_text=wants_text)
+        besides = _besides(method, params, request_id, None if routing is None else routing.session)
+    except offers.WrongParams as wrong:
+        raise ProtocolFault(
+            INVALID_PARAMS, f"{method}: {wrong}", request_id=request_id, status=400 if modern else 200
+        ) from None
+    log = offers.logged if asked is not None else None
+    level = None if log is None else _log_level(meta, modern=modern)
+    ask = None if modern or asked is None else offers.requested
+    return McpRequest(
+        request_id, asked, None, note, trace, None, besides, log, level, ask, None, method, params, modern
+    )
+
+
+def _asked(
+    method: str,
+    params: Mapping[str, Any],
+    wire: Wire,
+    at: offers.ResourceAt,
+    key: str | None,
+    *,
+    modern: bool,
+    wants_text: bool,
+) -> Call | None:
+    """The call that a message asks for; None: it asks for something else. `key`: of a header. Raises: WrongParams."""
+    if method == "tools/call":
+        call = _with_key(_call(params, wire, wants_text=wants_text), params.get("_meta"), key)
+    elif method in _CALLS:
+        call = Call(wire, *offers.call_of(method, params, at))
+    else:
+        return None
+    return _with_answers(call, params, params["_meta"]) if modern else call
+
+
+def _with_key(call: Call, meta: Mapping[str, Any] | None, header: str | None) -> Call:
+    """Raises: WrongParams."""
+    key = None if meta is None else meta.get(META_IDEMPOTENCY)
+    if key is None and header is None:
+        return call
+    if header is not None and header != key:
+        raise offers.WrongParams(f"Idempotency-Key is not what params._meta says; on MCP give {META_IDEMPOTENCY} there")
+    if not isinstance(key, str) or not IDEMPOTENCY_KEY.fullmatch(key):
+        raise offers.WrongParams(f"{META_IDEMPOTENCY} is refused: {KEY_FORM}")
+    return msgspec.structs.replace(call, idempotency_key=key)
+
+
+_WISHES: Final[Mapping[str, Wish]] = {
+    "initialize": "session",
+    "logging/setLevel": "level",
+    "resources/subscribe": "subscribe",
+    "resources/unsubscribe": "unsubscribe",
+    "resources/list": "resources",
+    "subscriptions/listen": "listen",
+}
+
+
+def _besides(method: str, params: Mapping[str, Any], request_id: str | int, session: str | None) -> Besides | None:
+    """What a message asks of the road beside a call. Raises: WrongParams."""
+    wish = _WISHES.get(method)
+    if wish is None:
+        return None if session is None else Besides(session=session)
+    if wish == "session":
+        declared = params.get("capabilities")
+        can = tuple(sorted(offers.askable(declared))) if isinstance(declared, dict) else ()
+        return Besides(wish, capabilities=can)  # whatever session a greeting names, it gets one of its own
+    if wish == "level":
+        return Besides(wish, session, level=offers.level_of(params))
+    if wish in ("subscribe", "unsubscribe"):
+        return Besides(wish, session, offers.uri_of(params))
+    if wish == "listen":
+        lists, uris = offers.wanted_of(params)
+        last = {"resultType": "complete", "_meta": {META_SERVER: SERVER_INFO, META_SUBSCRIPTION: request_id}}
+        ended = strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": last})
+        return Besides(wish, lists=lists, uris=uris, told=partial(offers.told, request_id), ended=ended)
+    return Besides(wish, session)
+
+
+def _stream_of_a_session(session: str | None) -> McpRequest:
+    besides = Besides("stream", session, lists=_ALL_LISTS, told=partial(offers.told, None))
+    return McpRequest(besides=besides, reply=Reply(200))
+
+
+def _log_level(meta: Any, *, modern: bool) -> Level | None:
+    """From which level on this client reads along. Of the modern era, each message says it."""
+    if not modern:
+        return DEFAULT_LEVEL
+    level = meta.get(META_LOG_LEVEL)
+    return level if level in LEVELS else None
+
+
+def _with_answers(call: Call, params: Mapping[str, Any], meta: Mapping[str, Any]) -> Call:
+    """What the client can be asked, and what it answers to an earlier question. Raises: WrongParams."""
+    can = offers.askable(meta[META_CAPABILITIES]) if meta[META_CAPABILITIES] else _CANNOT
+    if not can and "requestState" not in params and "inputResponses" not in params:
+        return call
+    answers, state = offers.answers_of(params)
+    return msgspec.structs.replace(call, answers=answers, state=state, capabilities=can)
+
+
+_CANNOT: Final[frozenset[str]] = frozenset()
+
+
+def _check_era(body: Any, version: str) -> None:
+    """A header of the handshake era around a message of the stateless one: who reads only the header would judge another
+    message than we do. Raises: ProtocolFault."""
+    if _has_envelope(body) and body["params"]["_meta"][META_VERSION] != version:
+        text = "MCP-Protocol-Version does not match params._meta"
+        raise ProtocolFault(HEADER_MISMATCH, text, request_id=request_id_of(body))
+
+
+def _call(params: Mapping[str, Any], wire: Wire, *, wants_text: bool) -> Call:
+    """The call inside a `tools/call`. Raises: WrongParams."""
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
+        raise offers.WrongParams("a call needs a string name and an object of arguments")
+    if name.startswith(_NO_TOOLS):
+        name = f"tool:{name}"  # prompts and resources have such names on the road, and are no tools
+    return Call(wire, name, {} if arguments is None else arguments, wants_text=wants_text, is_brief=True)
+
+
+def _note(meta: Mapping[str, Any], request_id: str | int, *, modern: bool) -> Note | None:
+    """How to spell the progress that a message asks for. Raises: ProtocolFault."""
     token = meta.get("progressToken")
-    return Request(request_id, method, params, modern, token if isinstance(token, str) or type(token) is int else None)
+    if isinstance(token, str) and len(token) > MAX_ID:
+        text = f"progressToken must be an integer or a string of at most {MAX_ID} characters"
+        raise ProtocolFault(INVALID_PARAMS, text, request_id=request_id, status=400 if modern else 200)
+    return partial(_progress_message, token) if isinstance(token, str) or type(token) is int else None
 
 
 _NO_PARAMS: Final[dict[str, Any]] = {}
 
 
-def _notification(method: str, params: Any, routing: Routing | None) -> Notification:
-    """`routing` of a modern message over HTTP, else None. Raises: Fault."""
+_NO_ANSWER: Final = McpRequest(reply=Reply(202))
+_STREAM_OF_A_PIPE: Final = McpRequest(
+    besides=Besides("stream", lists=_ALL_LISTS, told=partial(offers.told, None)), reply=Reply(202)
+)
+"""A client of the handshake era hears of changes on the pipe itself, once it is ready."""
+
+
+def _notification(method: str, params: Any, routing: Routing | None, wire: Wire) -> McpRequest:
+    """`routing` of a modern message over HTTP, else None. Raises: ProtocolFault."""
     if not isinstance(params, dict):
-        raise Fault(INVALID_REQUEST, _NOT_A_MESSAGE)
+        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
     if routing is not None and routing.version not in MODERN_VERSIONS:
         raise _not_served(routing.version or "", None)
-    return Notification(method, params)
+    if method == "notifications/initialized" and wire.transport == "stdio":
+        return _STREAM_OF_A_PIPE
+    cancels = params.get("requestId") if method == "notifications/cancelled" else None
+    if not isinstance(cancels, str) and type(cancels) is not int:
+        return _NO_ANSWER
+    return McpRequest(cancels=cancels, reply=_NO_ANSWER.reply)
 
 
 def _has_envelope(body: Any) -> bool:
     params = body.get("params") if isinstance(body, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
-    return isinstance(meta, dict) and _META_VERSION in meta
+    return isinstance(meta, dict) and META_VERSION in meta
 
 
 def _is_response(body: Any) -> bool:
     return isinstance(body, dict) and "method" not in body and ("result" in body or "error" in body)
 
 
-def _climb(method: str, params: dict[str, Any], meta: Any, routing: Routing | None, request_id: str | int) -> None:
-    """The rungs of revision 2026-07-28. Raises: Fault."""
+def _check_revision(
+    method: str, params: dict[str, Any], meta: Any, routing: Routing | None, request_id: str | int
+) -> None:
+    """The rungs of revision 2026-07-28. Raises: ProtocolFault."""
     if not isinstance(meta, dict):
-        raise Fault(
+        raise ProtocolFault(
             INVALID_PARAMS,
-            f"params._meta must be an object with {_META_VERSION} and {_META_CAPABILITIES}",
+            f"params._meta must be an object with {META_VERSION} and {META_CAPABILITIES}",
             request_id=request_id,
         )
-    if _META_VERSION not in meta or _META_CAPABILITIES not in meta:
-        missing = [key for key in (_META_VERSION, _META_CAPABILITIES) if key not in meta]
-        raise Fault(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}", request_id=request_id)
-    version = meta[_META_VERSION]
+    if META_VERSION not in meta or META_CAPABILITIES not in meta:
+        missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
+        raise ProtocolFault(INVALID_PARAMS, f"params._meta is missing {', '.join(missing)}", request_id=request_id)
+    version = meta[META_VERSION]
     if routing is not None:
         if routing.version != version:
-            raise Fault(HEADER_MISMATCH, "MCP-Protocol-Version does not match params._meta", request_id=request_id)
+            raise ProtocolFault(
+                HEADER_MISMATCH, "MCP-Protocol-Version does not match params._meta", request_id=request_id
+            )
         if routing.method != method:
-            raise Fault(HEADER_MISMATCH, "Mcp-Method does not match the method of the body", request_id=request_id)
+            raise ProtocolFault(
+                HEADER_MISMATCH, "Mcp-Method does not match the method of the body", request_id=request_id
+            )
         key = _NAME_BEARING.get(method)
         if key and params.get(key) is not None and routing.name != params[key]:
-            raise Fault(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}", request_id=request_id)
+            raise ProtocolFault(HEADER_MISMATCH, f"Mcp-Name does not match params.{key}", request_id=request_id)
     if not isinstance(version, str):
-        raise Fault(INVALID_PARAMS, f"{_META_VERSION} must be a string", request_id=request_id)
+        raise ProtocolFault(INVALID_PARAMS, f"{META_VERSION} must be a string", request_id=request_id)
     if version not in MODERN_VERSIONS:
         raise _not_served(version, request_id)
 
 
 def _check_meta(meta: Any, request_id: str | int, *, modern: bool) -> None:
-    """The shape of what a client says about itself. Raises: Fault."""
+    """The shape of what a client says about itself. Raises: ProtocolFault."""
     if not isinstance(meta, dict):
         status = 400 if modern else 200
-        raise Fault(INVALID_PARAMS, "params._meta must be an object", request_id=request_id, status=status)
+        raise ProtocolFault(INVALID_PARAMS, "params._meta must be an object", request_id=request_id, status=status)
     if not modern:
         return
-    if not isinstance(meta[_META_CAPABILITIES], dict):
-        raise Fault(INVALID_PARAMS, f"{_META_CAPABILITIES} must be an object", request_id=request_id)
-    if meta.get(_META_CLIENT) is not None and not _is_implementation(meta[_META_CLIENT]):
-        raise Fault(INVALID_PARAMS, f"{_META_CLIENT} must hold a name and a version", request_id=request_id)
+    if not isinstance(meta[META_CAPABILITIES], dict):
+        raise ProtocolFault(INVALID_PARAMS, f"{META_CAPABILITIES} must be an object", request_id=request_id)
+    if meta.get(META_CLIENT) is not None and not is_implementation(meta[META_CLIENT]):
+        raise ProtocolFault(INVALID_PARAMS, f"{META_CLIENT} must hold a name and a version", request_id=request_id)
 
 
-def _is_implementation(value: Any) -> bool:
-    """Who a client says it is. Looked at for its shape only: nobody vouches for it."""
-    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
-
-
-def _not_served(version: str, request_id: str | int | None) -> Fault:
+def _not_served(version: str, request_id: str | int | None) -> ProtocolFault:
     data = {"supported": list(MODERN_VERSIONS), "requested": version[:64]}
-    return Fault(UNSUPPORTED_VERSION, "Unsupported protocol version", request_id=request_id, data=data)
-
-
-def _decoded(value: str | None) -> str | None:
-    """A header value; text that a header cannot carry comes as =?base64?...?=, in the one form an encoder makes."""
-    if value is None or not value.startswith("=?") or not (found := _BASE64.fullmatch(value)):
-        return value
-    try:
-        raw = base64.b64decode(found[1], validate=True)
-        return raw.decode("utf-8") if base64.b64encode(raw).decode() == found[1] else None
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-
-
-def call_of(request: Request, transport: Transport) -> Call:
-    """The call inside a `tools/call`. Raises: Fault: the parameters are not those of a call."""
-    name = request.params.get("name")
-    arguments = request.params.get("arguments")
-    if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
-        raise Fault(
-            INVALID_PARAMS,
-            "tools/call needs a string name and an object of arguments",
-            request_id=request.id,
-            status=_status(request, 400),
-        )
-    return Call(WIRES[transport], name, {} if arguments is None else arguments)
-
-
-def answer_plain(request: Request, grants: Sequence[Grant]) -> Reply:
-    """Every request that is not a call: greetings and lists. `grants` is what this caller may call."""
-    if request.method == "tools/list":
-        if request.params.get("cursor") is not None:
-            raise Fault(INVALID_PARAMS, "Invalid cursor", request_id=request.id, status=_status(request, 400))
-        return _result(request, {"tools": [_listed(grant) for grant in grants]}, cacheable=True)
-    if request.method == "server/discover":
-        result = {
-            "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": {"tools": {"listChanged": False}},
-            "instructions": INSTRUCTIONS,
-        }
-        return _result(request, result, cacheable=True)
-    if request.method == "initialize":
-        return _initialize(request)
-    return _result(request, {})  # ping
-
-
-def _initialize(request: Request) -> Reply:
-    """The handshake: the client's version if we serve it, else our newest of that era. Nothing is remembered."""
-    wanted = request.params.get("protocolVersion")
-    info, capabilities = request.params.get("clientInfo"), request.params.get("capabilities")
-    if not isinstance(wanted, str) or not _is_implementation(info) or not isinstance(capabilities, dict):
-        raise Fault(
-            INVALID_PARAMS,
-            "initialize needs protocolVersion, capabilities and clientInfo with a name and a version",
-            request_id=request.id,
-            status=200,
-        )
-    result = {
-        "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-        "capabilities": {"tools": {"listChanged": False}},
-        "serverInfo": SERVER_INFO,
-        "instructions": INSTRUCTIONS,
-    }
-    return _result(request, result)
-
-
-def _listed(grant: Grant) -> dict[str, Any]:
-    tool = grant.tool
-    return {
-        "name": tool.name,
-        "description": tool.summary,
-        "inputSchema": tool.input_schema,
-        "outputSchema": envelope_schema(tool.output_schema),
-        "annotations": {"readOnlyHint": tool.effect == "read", "openWorldHint": tool.effect == "network"},
-        "_meta": {
-            "toolgate/tier": grant.tier,
-            "toolgate/id": tool.canonical_id,
-            "toolgate/effect": tool.effect,
-            "toolgate/hint": grant.hint,
-        },
-    }
-
-
-def _modern(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {**result, "resultType": "complete", "_meta": {_META_SERVER: SERVER_INFO}}
-
-
-def envelope_schema(data: Mapping[str, Any]) -> dict[str, Any]:
-    """What `structuredContent` looks like: the whole envelope, with the tool's own schema for `data`."""
-    text = {"type": "string"}
-    return {
-        "type": "object",
-        "required": ["success", "tier", "environment", "requestId", "timestamp"],
-        "properties": {
-            "success": {"type": "boolean"},
-            "code": text,
-            "message": text,
-            "isError": {"type": "boolean"},
-            "tier": {"enum": ["authoritative", "experimental"]},
-            "environment": {"enum": ["local", "cloud"]},
-            "decision": {"enum": ["block", "warn", "pass"]},
-            "degradedMode": {"type": "boolean"},
-            "requestId": text,
-            "timestamp": text,
-            "data": data,
-            "clamps": {"type": "array", "items": {"type": "object"}},
-            "notes": {"type": "array", "items": text},
-            "audit": {"type": "object"},
-        },
-    }
+    return ProtocolFault(UNSUPPORTED_VERSION, "Unsupported protocol version", request_id=request_id, data=data)
 
 
 _ANSWER: Final = (
@@ -327,54 +477,59 @@ _ANSWER: Final = (
 )
 """One encode, two places: the envelope as it is, and as text."""
 _HANDSHAKE_ANSWER: Final = _ANSWER.replace(b"{more}", b"")
-_MODERN_ANSWER: Final = _ANSWER.replace(b"{more}", b"," + strictjson.dumps(_modern({}))[1:-1].replace(b"%", b"%%"))
+_MODERN_ANSWER: Final = _ANSWER.replace(
+    b"{more}", b"," + strictjson.dumps(modern_result({}))[1:-1].replace(b"%", b"%%")
+)
 
 
-def render(request: Request, answer: Answer) -> Reply:
-    """One answer of the road. A fault of the tool is a result with `isError`; a refusal is a JSON-RPC error."""
-    if answer.envelope is not None and (answer.happening is Happening.OK or _is_tools_own(answer.happening)):
-        envelope = answer.envelope_json()
-        skeleton = _MODERN_ANSWER if request.modern else _HANDSHAKE_ANSWER
-        is_error = b"true" if answer.envelope.is_error else b"false"
-        text = strictjson.dumps(envelope.decode())
-        return Reply(200, skeleton % (strictjson.dumps(request.id), text, envelope, is_error), (JSON,))
-    return refusal_reply(answer, request_id=request.id, modern=request.modern)
+def _text(answer: Answer, most: int) -> str:
+    """For a reader: what the tool says in its own words, or what went wrong; and one line of how far it counts."""
+    envelope = answer.envelope
+    if envelope is None:
+        return words_of(answer)
+    said = answer.stdout if envelope.success else envelope.message or "The tool said no."
+    if len(said) * UTF8_BYTES > most:
+        said, is_cut = clip(said, most)
+        said += "… (cut; structuredContent has all of it)" if is_cut else ""
+    return f"{said}\n{_verdict_line(envelope)}" if said else _verdict_line(envelope)
 
 
-def refusal_reply(answer: Answer, *, request_id: Any, modern: bool) -> Reply:
+def _verdict_line(envelope: Envelope) -> str:
+    words = f"{envelope.tier}, {envelope.environment}"
+    if envelope.decision is not None:
+        words += f", {envelope.decision}"
+    if envelope.success and envelope.code is not None:
+        words += f", {envelope.code}"
+    if envelope.degraded:
+        words += ", degraded"
+    for clamp in envelope.clamps:
+        words += f", {clamp.field} {clamp.before} clamped to {clamp.after or 'none'}"
+    return f"[{words}]"
+
+
+def _refusal_reply(answer: Answer, *, request_id: Any, modern: bool) -> Reply:
     """A refusal as JSON-RPC error. Codes outside -32768..-32000 are ours to use; the statuses are HTTP's own."""
-    verdict = VERDICTS[answer.happening]
-    code = verdict.mcp_code if verdict.mcp_code is not None else INVALID_PARAMS
+    verdict = VERDICTS[answer.ending]
+    code = verdict.mcp_code if verdict.mcp_code is not None else INTERNAL_ERROR
     data: dict[str, Any] = {
         "canonical_code": verdict.canonical,
         **(answer.details or {}),
         "request_id": answer.request_id,
+        "timestamp": answer.timestamp,
     }
     if answer.audit is not None:
         data["audit"] = answer.audit
-    if answer.happening is Happening.MALFORMED and data.get("reason") == "malformed_json":
+    if answer.ending is Ending.MALFORMED and data.get("reason") == "malformed_json":
         code = PARSE_ERROR
     status = verdict.mcp_status
-    if answer.happening is Happening.UNKNOWN_TOOL and not modern:
+    if answer.ending is Ending.UNKNOWN_TOOL and not modern:
         status = 200
-    return error_reply(
-        request_id,
-        code,
-        answer.text or verdict.mrt_message,
-        status=status,
-        data=data,
-        headers=verdict_headers(answer, status),
-    )
+    error = {"code": code, "message": answer.text or verdict.mrt_message, "data": data}
+    body = strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+    return Reply(status, body, (JSON, *verdict_headers(answer, status)), answer.request_id)
 
 
-def error_reply(request_id: Any, code: int, message: str, *, status: int, data: Any = None, headers: Any = ()) -> Reply:
-    error: dict[str, Any] = {"code": code, "message": message}
-    if data is not None:
-        error["data"] = data
-    return Reply(status, strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}), (JSON, *headers))
-
-
-def progress_message(token: str | int, done: int, total: int | None, message: str) -> bytes:
+def _progress_message(token: str | int, done: int, total: int | None, message: str) -> bytes:
     params: dict[str, Any] = {"progressToken": token, "progress": done}
     if total is not None:
         params["total"] = total
@@ -383,19 +538,9 @@ def progress_message(token: str | int, done: int, total: int | None, message: st
     return strictjson.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
-def _is_tools_own(happening: Happening) -> bool:
-    return VERDICTS[happening].mcp_code is None
+def _ends_one_call(ending: Ending) -> bool:
+    return ending is OK or VERDICTS[ending].mcp_code is None
 
 
-def _result(request: Request, result: dict[str, Any], *, cacheable: bool = False) -> Reply:
-    if request.modern:
-        result = _modern(result)
-        if cacheable:
-            # Lists differ by role: never shared between credentials.
-            result |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
-    return Reply(200, strictjson.dumps({"jsonrpc": "2.0", "id": request.id, "result": result}), (JSON,))
-
-
-def _status(request: Request, modern: int) -> int:
-    """The handshake revisions answer 200 to every request that could be read, also when the answer is an error."""
-    return modern if request.modern else 200
+def _ends_an_offer(happening: Ending) -> bool:
+    return _ends_one_call(happening) or happening in (Ending.UNKNOWN_TOOL, Ending.STATE_REFUSED)

@@ -1,22 +1,22 @@
-"""The dispatch face, `POST /mrt_dispatch`: `{tool, args}` in, six keys of a finished command out (document 000)."""
+"""The dispatch face, `POST /mrt_dispatch`: `{tool, args}` in, six keys of a finished command out (ADR-0003)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
-from toolgate.errors import VERDICTS, Happening, Refusal
-from toolgate.faces.reply import JSON, Reply, details_of, verdict_headers
-from toolgate.model import strictjson
-from toolgate.model.call import Call, Wire
+from toolgate.errors import Ending, Refusal
+from toolgate.faces.face import Asked, checked_key, key_hint
+from toolgate.faces.reply import Reply, finished_reply
+from toolgate.model.call import Call, Transport, Wire
 
 if TYPE_CHECKING:
+    from toolgate.faces import Parts
+    from toolgate.faces.face import Visible
+    from toolgate.faces.reply import SchemaExplainer
     from toolgate.model.envelope import Answer
 
 ROUTE: Final = "/mrt_dispatch"
-WIRE: Final = Wire(face="mrt", transport="http", route=ROUTE)
-SCHEMA_VERSION: Final = "1"
 REQUEST_SCHEMA: Final = {
     "type": "object",
     "additionalProperties": False,
@@ -26,66 +26,48 @@ REQUEST_SCHEMA: Final = {
         "args": {"type": "object"},
     },
 }
+_UNREAD: Final = Asked()
 
 
-class Faults(Protocol):
-    """The part of a compiled schema that a face needs."""
-
-    def faults(self, instance: Any) -> list[Any]: ...
+def make(parts: Parts) -> MrtFace:
+    return MrtFace(parts.compiled(REQUEST_SCHEMA), text_bytes=parts.text_bytes)
 
 
 class MrtFace:
-    def __init__(self, request: Faults, *, text_bytes: int) -> None:
+    route = ROUTE
+    wires: Mapping[Transport, Wire] = {"http": Wire(face="mrt", transport="http", route=ROUTE)}
+
+    def __init__(self, request: SchemaExplainer, *, text_bytes: int) -> None:
         self._request = request
         self._text_bytes = text_bytes
 
-    def parse(self, body: Any) -> Call:
-        """Raises: Refusal MALFORMED with a stable reason."""
-        faults = self._request.faults(body)
+    def hints(self, headers: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> str | None:
+        return key_hint(headers, repeated)
+
+    def speaks(self, message: Any) -> bool:
+        return not self._request.faults(message)
+
+    def unread(self, message: Any) -> Asked:  # noqa: ARG002 (messages have no id)
+        return _UNREAD
+
+    def read(self, message: Any, transport: Transport, hints: str | None) -> Asked:
+        faults = self._request.faults(message)
         if faults:
-            raise Refusal(Happening.MALFORMED, reason=faults[0].reason)
-        return Call(WIRE, body["tool"], body.get("args", {}), wants_text=True)
+            return Asked(refusal=Refusal(Ending.MALFORMED, faults[0].text, reason=faults[0].reason))
+        if hints is None:
+            return Asked(call=Call(self.wires[transport], message["tool"], message.get("args", {}), wants_text=True))
+        try:
+            key = checked_key(hints)
+        except Refusal as refusal:
+            return Asked(refusal=refusal)
+        arguments = message.get("args", {})
+        return Asked(call=Call(self.wires[transport], message["tool"], arguments, wants_text=True, idempotency_key=key))
 
-    def render(self, answer: Answer) -> Reply:
-        if answer.happening is not Happening.OK:
-            return error_reply(answer)
-        stdout, truncated = clip(answer.stdout, self._text_bytes)
-        body = {
-            "schema_version": SCHEMA_VERSION,
-            "tool": answer.tool,
-            "exitCode": answer.exit_code,
-            "stdout": stdout,
-            "stderr": "",
-            "output_limit_bytes": self._text_bytes,
-            "stdout_truncated": truncated,
-            "stderr_truncated": False,
-            "envelope": orjson.Fragment(answer.envelope_json()),
-            "audit": answer.audit,
-        }
-        return Reply(200, strictjson.dumps(body), (JSON,))
+    def look(self, hints: Any) -> None:
+        """There is nothing to get."""
 
+    def answer(self, asked: Asked, visible: Visible, found: Sequence[Any] = ()) -> Reply:
+        raise NotImplementedError  # every message is a call or refused
 
-def error_reply(answer: Answer) -> Reply:
-    """The canonical error envelope of document 000, in the union of its two shapes."""
-    verdict = VERDICTS[answer.happening]
-    details = details_of(answer)
-    body = {
-        "ok": False,
-        "error": {"code": verdict.mrt_code, "message": verdict.mrt_message, "details": details},
-        "error_code": verdict.mrt_code,
-        "message": verdict.mrt_message,
-        "details": details,
-        "request_id": answer.request_id,
-        "timestamp": answer.timestamp,
-    }
-    if answer.audit is not None:
-        body["audit"] = answer.audit
-    return Reply(verdict.mrt_status, strictjson.dumps(body), (JSON, *verdict_headers(answer, verdict.mrt_status)))
-
-
-def clip(text: str, limit: int) -> tuple[str, bool]:
-    """Cut at `limit` bytes of UTF-8, at a character boundary."""
-    raw = text.encode("utf-8", "replace")
-    if len(raw) <= limit:
-        return text, False
-    return raw[:limit].decode("utf-8", "ignore"), True
+    def render(self, asked: Asked, answer: Answer) -> Reply:  # noqa: ARG002 (as above)
+        return finished_reply(answer, self._text_bytes)

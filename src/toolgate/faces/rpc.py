@@ -1,65 +1,101 @@
-"""The rpc face, `POST /rpc` and lines on stdio: JSON-RPC with `params.tool` and `params.input` (document 002)."""
+"""The rpc face, `POST /rpc` and lines on stdio: JSON-RPC with `params.tool` and `params.input` (ADR-0003)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from toolgate.errors import VERDICTS, Happening, Refusal
-from toolgate.faces.reply import JSON, Reply, details_of, verdict_headers
+from toolgate.errors import VERDICTS, Ending, Refusal
+from toolgate.faces.face import Asked, checked_key, key_hint
+from toolgate.faces.reply import JSON, Reply, details_of, message_of, request_id_of, verdict_headers
 from toolgate.model import strictjson
 from toolgate.model.call import Call, Transport, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from toolgate.faces.mrt import Faults
+    from toolgate.faces import Parts
+    from toolgate.faces.face import Visible
+    from toolgate.faces.reply import SchemaExplainer
     from toolgate.model.envelope import Answer
 
 ROUTE: Final = "/rpc"
 METHOD: Final = "mcp.tool.invoke"
 _PARSE_ERROR: Final = -32700
-WIRES: Final[dict[Transport, Wire]] = {
-    "http": Wire(face="rpc", transport="http", route=ROUTE),
-    "stdio": Wire(face="rpc", transport="stdio", route=METHOD),
-}
+
+
+def make(parts: Parts) -> RpcFace:
+    return RpcFace(parts.envelope(), parts.short_name)
 
 
 class RpcFace:
-    def __init__(self, envelope: Faults, short_name: Callable[[str], str]) -> None:
-        self._envelope = envelope
+    route = ROUTE
+    wires: Mapping[Transport, Wire] = {
+        "http": Wire(face="rpc", transport="http", route=ROUTE),
+        "stdio": Wire(face="rpc", transport="stdio", route=METHOD),
+    }
+
+    def __init__(self, request: SchemaExplainer, short_name: Callable[[str], str]) -> None:
+        self._request = request
         self._short_name = short_name
 
-    def parse(self, body: Any, transport: Transport) -> Call:
-        """Raises: Refusal MALFORMED: any deviation from the envelope is INVALID_INPUT."""
-        faults = self._envelope.faults(body)
-        if faults:
-            raise Refusal(Happening.MALFORMED, reason=faults[0].reason)
-        params = body["params"]
-        return Call(WIRES[transport], self._short_name(params["tool"]), params["input"])
+    def hints(self, headers: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> str | None:
+        return key_hint(headers, repeated)
 
-    def render(self, answer: Answer, request_id: Any) -> Reply:
-        if answer.happening is Happening.OK:
-            result = orjson.Fragment(answer.envelope_json())
-            return Reply(200, strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": result}), (JSON,))
-        verdict = VERDICTS[answer.happening]
+    def speaks(self, message: Any) -> bool:
+        """One without a method is this face's, too: MCP knows no such thing but a response."""
+        if not isinstance(message, dict):
+            return False
+        return message["method"] == METHOD if "method" in message else not ("result" in message or "error" in message)
+
+    def unread(self, message: Any) -> Asked:
+        return Asked(request_id_of(message))
+
+    def read(self, message: Any, transport: Transport, hints: str | None) -> Asked:
+        """Any deviation from the envelope is INVALID_INPUT."""
+        request_id = request_id_of(message)
+        faults = self._request.faults(message)
+        if faults:
+            return Asked(request_id, refusal=Refusal(Ending.MALFORMED, faults[0].text, reason=faults[0].reason))
+        params = message["params"]
+        name = self._short_name(params["tool"])
+        if hints is None:
+            return Asked(request_id, Call(self.wires[transport], name, params["input"]))
+        try:
+            key = checked_key(hints)
+        except Refusal as refusal:
+            return Asked(request_id, refusal=refusal)
+        return Asked(request_id, Call(self.wires[transport], name, params["input"], idempotency_key=key))
+
+    def look(self, hints: Any) -> None:
+        """There is nothing to get."""
+
+    def answer(self, asked: Asked, visible: Visible, found: Sequence[Any] = ()) -> Reply:
+        raise NotImplementedError  # every message is a call or refused
+
+    def render(self, asked: Asked, answer: Answer) -> Reply:
+        if answer.ending is Ending.OK:
+            result = orjson.Fragment(answer.envelope_json)
+            body = strictjson.dumps({"jsonrpc": "2.0", "id": asked.id, "result": result})
+            return Reply(200, body, (JSON,), answer.request_id)
+        verdict = VERDICTS[answer.ending]
         data: dict[str, Any] = {"canonical_code": verdict.canonical, **(details_of(answer) or {})}
         if answer.envelope is not None and answer.envelope.code is not None:
             data["code"] = answer.envelope.code
-        data["request_id"] = answer.request_id
+        data |= {"request_id": answer.request_id, "timestamp": answer.timestamp}
         if answer.audit is not None:
             data["audit"] = answer.audit
-        unparsable = answer.happening is Happening.MALFORMED and data.get("reason") == "malformed_json"
+        unparsable = answer.ending is Ending.MALFORMED and data.get("reason") == "malformed_json"
         code = _PARSE_ERROR if unparsable else verdict.rpc_code
-        error = {"code": code, "message": "Parse error" if unparsable else verdict.rpc_message, "data": data}
-        body = strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
-        return Reply(verdict.rpc_status, body, (JSON, *verdict_headers(answer, verdict.rpc_status)))
+        error = {"code": code, "message": _message_of(answer, unparsable=unparsable), "data": data}
+        body = strictjson.dumps({"jsonrpc": "2.0", "id": asked.id, "error": error})
+        headers = (JSON, *verdict_headers(answer, verdict.rpc_status))
+        return Reply(verdict.rpc_status, body, headers, answer.request_id)
 
 
-def request_id_of(body: Any) -> Any:
-    """The id to answer to: what the envelope allows, else null (JSON-RPC 2.0, section 5)."""
-    found = body.get("id") if isinstance(body, dict) else None
-    if isinstance(found, str) and 1 <= len(found) <= 128:
-        return found
-    return found if type(found) is int else None
+def _message_of(answer: Answer, *, unparsable: bool) -> str:
+    """The words of the code (ADR-0003), and after them the sentence for people where there is one."""
+    if unparsable:
+        return answer.text or "Parse error"
+    words = VERDICTS[answer.ending].rpc_message
+    return f"{words}: {answer.text}" if answer.text and message_of(answer) == answer.text else words

@@ -1,1 +1,1 @@
-"""What may happen. Start reading at `road`."""
+"""Decides what may happen. Start reading at `road`."""

@@ -7,13 +7,18 @@ speaks an L0 code; nothing blocks in the local environment; `success` is never f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
+from msgspec import to_builtins
+
+from toolgate.model import strictjson
 from toolgate.model.envelope import L0_ONLY_CODES, Clamp, Envelope
+from toolgate.model.tool import CODE_FORM
 
 if TYPE_CHECKING:
     from toolgate.model.call import Environment, Tier
-    from toolgate.model.tool import Result
+    from toolgate.model.tool import Decision, Result
 
 DECISIONS = frozenset({"block", "warn", "pass"})
 
@@ -27,13 +32,8 @@ def normalize_response(
     timestamp: str,
     notes: tuple[str, ...] = (),
 ) -> Envelope:
-    decision, code, is_error, degraded = raw.decision, raw.code, raw.is_error, raw.degraded
-    clamps: tuple[Clamp, ...] = ()
-
-    # Step 7 refuses unknown spellings; should one come by another way, it is no decision at all.
-    if decision is not None and decision not in DECISIONS:
-        clamps += (Clamp("closed-decision", "decision", None, None),)
-        decision = None
+    decision, code, clamps = _known_spellings(raw)
+    message, is_error, degraded = raw.message, raw.is_error, raw.degraded
 
     # Floor 1: an experimental tool cannot express a binding outcome.
     if tier == "experimental":
@@ -42,6 +42,7 @@ def normalize_response(
             decision = "warn"
         if code in L0_ONLY_CODES:
             clamps += (Clamp("experimental-no-l0-code", "code", code, None),)
+            message = message and message.removeprefix(f"{code}: ")
             code = None
         if clamps and is_error is None:
             is_error = False
@@ -62,11 +63,54 @@ def normalize_response(
         request_id,
         timestamp,
         code,
-        raw.message,
+        message,
         is_error,
         decision,
         degraded,
         raw.data,
         clamps,
+        raw.details,
         notes,
     )
+
+
+def _known_spellings(raw: Result) -> tuple[Decision | None, str | None, tuple[Clamp, ...]]:
+    """Step 7 refuses unknown spellings; should one come by another way, it counts as neither a decision nor a code."""
+    decision, code = raw.decision, raw.code
+    clamps: tuple[Clamp, ...] = ()
+    if decision is not None and decision not in DECISIONS:
+        clamps += (Clamp("closed-decision", "decision", None, None),)
+        decision = None
+    if code is not None and not CODE_FORM.fullmatch(code):
+        clamps += (Clamp("closed-code", "code", None, None),)
+        code = None
+    return decision, code, clamps
+
+
+def envelope_json(envelope: Envelope, data_json: bytes, details_json: bytes = b"null") -> bytes:
+    """As it is sent, but for its place in the audit log. Absent fields are absent, not null: the documents' own readers test
+    for presence."""
+    out: dict[str, Any] = {"success": envelope.success}
+    if envelope.code is not None:
+        out["code"] = envelope.code
+    if envelope.message is not None:
+        out["message"] = envelope.message
+    if envelope.is_error is not None:
+        out["isError"] = envelope.is_error
+    out["tier"] = envelope.tier
+    out["environment"] = envelope.environment
+    if envelope.decision is not None:
+        out["decision"] = envelope.decision
+    if envelope.degraded is not None:
+        out["degradedMode"] = envelope.degraded
+    out["requestId"] = envelope.request_id
+    out["timestamp"] = envelope.timestamp
+    if envelope.data is not None:
+        out["data"] = orjson.Fragment(data_json)
+    if envelope.details is not None:
+        out["details"] = orjson.Fragment(details_json)
+    if envelope.clamps:
+        out["clamps"] = to_builtins(envelope.clamps)
+    if envelope.notes:
+        out["notes"] = list(envelope.notes)
+    return strictjson.dumps(out)

@@ -1,9 +1,8 @@
 """Step 1: a key becomes a Caller, or a refusal.
 
 A key is `tg_<id>_<secret>`: found by its id in one dictionary, so ten thousand cost what ten do, and compared as
-SHA-256 digests in constant time. Only digests are stored. The file is looked at again a millisecond after the last look,
-and whoever revokes a key is told so two milliseconds later: from then on it is dead, without a restart. When the file
-cannot be trusted, nobody gets in.
+SHA-256 digests in constant time. Only digests are stored. What the file said is trusted for a millisecond, and whoever changes
+it waits that long: when a key was revoked, it is dead, without a restart. When the file cannot be trusted, nobody gets in.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ import os
 import re
 import secrets
 from contextlib import contextmanager
-from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
-from time import monotonic, sleep
+from time import sleep
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolgate.errors import Happening, Refusal, StartRefused
+from toolgate.atomic_file import replace_file
+from toolgate.errors import Ending, Refusal, StartRefused
 from toolgate.model import strictjson
 from toolgate.model.call import ROLES, Caller, Role
-from toolgate.model.clock import Clock, SystemClock, rfc3339
+from toolgate.model.clock import Clock, SystemClock, from_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,15 +38,16 @@ MAX_LABEL: Final = 100
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Some 50 000 keys."""
 
-LOOK_AGAIN_S: Final = 0.001
-"""How long one look at the key file holds: a system call less for nearly every call of a busy server."""
+TRUSTED_S: Final = 0.001
+"""How long one look at the key file holds: without it every call begins with a system call, which is 5 of its 42 µs (in process,
+`benchmarks.road`)."""
 _UNEXPANDED: Final = re.compile(rb"\$[A-Za-z_{(]|%[A-Za-z_]+%")
 """`${NAME}`, `$NAME`, `%NAME%`: what clients send when a variable is not set or not supported there."""
 _BEGINNING: Final = 16
 """Characters of `tg_<id>_`."""
+_ANY_KEY: Final = re.compile(r"tg_[0-9a-f]{12}_[0-9a-f]*")
 _NO_DIGEST: Final = bytes(32)
 """Compared with when the id is unknown, so that an unknown id costs what a wrong secret costs."""
-_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _FIELDS: Final = {"id", "role", "label", "digest", "created", "expires", "revoked"}
 
 _log = logging.getLogger("toolgate.keys")
@@ -86,7 +86,7 @@ class Key(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """A key as it is asked for on every call."""
+    """A key in the form that every call looks up."""
 
     key: Key
     digest: bytes
@@ -119,28 +119,35 @@ class KeyRing:
         self._text = str(path)
         self._clock: Clock = clock or SystemClock()
         self._loaded = _Loaded(None, {}, "not read yet")
-        self._look_at = float("-inf")
-        """The monotonic second from which the file has to be looked at again."""
+        self._trusted_until = float("-inf")
 
     def authenticate(self, presented: bytes | None) -> Caller:
         """Raises: Refusal: MISSING_KEY, INVALID_KEY. Never anything else, whatever the bytes are."""
         if presented is None:
-            raise Refusal(Happening.MISSING_KEY, "API key is required.")
-        # What the file says, or said at most a millisecond ago.
-        loaded = self._loaded if monotonic() < self._look_at else self._look()
+            raise Refusal(Ending.MISSING_KEY, "API key is required.")
+        loaded = self._loaded if self._clock.monotonic() < self._trusted_until else self._read_if_changed()
         digest = sha256(presented[:MAX_KEY_BYTES]).digest()
         known = loaded.by_beginning.get(presented[:_BEGINNING])
         right = compare_digest(digest, known.digest if known else _NO_DIGEST)
         if known is None or not right:
-            raise Refusal(Happening.INVALID_KEY, _why_not(presented, loaded))
+            # The log does not hold this id either: anyone could write another's there.
+            raise Refusal(Ending.INVALID_KEY, _why_not(presented, loaded))
         if known.mortal and (state := known.key.state(self._clock.wall())) != "live":
             # Only whoever holds the secret learns this.
-            raise Refusal(Happening.INVALID_KEY, f"This API key is {state}.")
+            refused = {"id": known.key.id, "state": state}
+            raise Refusal(Ending.INVALID_KEY, f"This API key is {state}.", recorded={"refusedKey": refused})
         return known.caller
 
+    def live(self, key_id: str) -> Caller | None:
+        """Whose key this is, for what was once opened with it; None: it is not there any more, expired or revoked."""
+        key = self._read_if_changed().keys.get(key_id)
+        if key is None or key.state(self._clock.wall()) != "live":
+            return None
+        return Caller(key.id, key.role, key.label)
+
     def check(self) -> None:
-        """Raises: KeyFileFault: nobody could ever get in."""
-        loaded = self._look()
+        """Raises: KeyFileFault: with this file no key could be accepted."""
+        loaded = self._read_if_changed()
         if loaded.fault:
             raise KeyFileFault(loaded.fault)
         now = self._clock.wall()
@@ -151,7 +158,7 @@ class KeyRing:
         """Every key, oldest first. A file that is not there yet holds none. Raises: KeyFileFault."""
         if not self._path.exists():
             return []
-        loaded = self._look()
+        loaded = self._read_if_changed()
         if loaded.fault:
             raise KeyFileFault(loaded.fault)
         return list(loaded.keys.values())
@@ -161,8 +168,7 @@ class KeyRing:
 
         Raises: KeyFileFault. ValueError: the label. Side effects: replaces the key file.
         """
-        if len(label) > MAX_LABEL or not label.isprintable():
-            raise ValueError(f"a label is at most {MAX_LABEL} printable characters")
+        check_label(label)
         with self._writing() as keys:
             while (key_id := secrets.token_hex(6)) in keys:
                 pass
@@ -179,9 +185,9 @@ class KeyRing:
                 keys[key_id] = key = replace(key, revoked=self._clock.wall())
         return key
 
-    def _look(self) -> _Loaded:
+    def _read_if_changed(self) -> _Loaded:
         """What the file says now."""
-        self._look_at = monotonic() + LOOK_AGAIN_S
+        self._trusted_until = self._clock.monotonic() + TRUSTED_S
         try:
             stamp: tuple[int, ...] | None = _stamp(os.stat(self._text))  # noqa: PTH116 (half the cost of Path.stat)
         except OSError:
@@ -204,11 +210,22 @@ class KeyRing:
             keys = {key.id: key for key in self.all()}
             yield keys
             rows = [key.as_json() | {"digest": key.digest.hex()} for key in keys.values()]
-            _replace(self._path, strictjson.dumps_pretty({"version": 1, "keys": rows}))
+            replace_file(self._path, strictjson.dumps_pretty({"version": 1, "keys": rows}))
             os.fsync(lock)
-            sleep(2 * LOOK_AGAIN_S)  # when the writer goes on, no server still trusts what the file said before
+            sleep(2 * TRUSTED_S)  # when the writer goes on, no server still trusts what the file said before
         finally:
             os.close(lock)
+
+
+def check_label(label: str) -> None:
+    """Raises: ValueError."""
+    if len(label) > MAX_LABEL or not label.isprintable():
+        raise ValueError(f"a label is at most {MAX_LABEL} printable characters")
+
+
+def without_keys(text: str) -> str:
+    """Of what people put in a wrong place (a tool's name, a header), as it may be written down."""
+    return _ANY_KEY.sub("[key]", text)
 
 
 def _known(key: Key) -> _Known:
@@ -262,7 +279,7 @@ class _Exposed(ValueError):
 
 
 def _check_private(info: os.stat_result, path: Path) -> None:
-    """Who can write the file makes keys; who can read it learns who has one."""
+    """Whoever can write the file can create keys; whoever can read it learns who has one."""
     if info.st_mode & 0o077:
         raise _Exposed("The key file can be used by others.\nRun: chmod 600 on it.")
     if info.st_uid not in (os.geteuid(), 0):
@@ -273,7 +290,7 @@ def _check_private(info: os.stat_result, path: Path) -> None:
 
 def _parse(raw: bytes) -> dict[str, Key]:
     """Raises: ValueError: anything but what `_writing` writes."""
-    document = strictjson.loads(raw, max_bytes=MAX_FILE_BYTES)
+    document = strictjson.loads(raw, max_bytes=MAX_FILE_BYTES, max_values=None)
     if not isinstance(document, dict) or document.keys() != {"version", "keys"} or document["version"] != 1:
         raise ValueError("not a key file of version 1")
     if not isinstance(document["keys"], list):
@@ -300,28 +317,7 @@ def _parse_row(row: Any) -> Key:
         role=cast("Role", row["role"]),
         label=row["label"],
         digest=bytes.fromhex(row["digest"]),
-        created=_moment(row["created"]),
-        expires=None if row["expires"] is None else _moment(row["expires"]),
-        revoked=None if row["revoked"] is None else _moment(row["revoked"]),
+        created=from_rfc3339(row["created"]),
+        expires=None if row["expires"] is None else from_rfc3339(row["expires"]),
+        revoked=None if row["revoked"] is None else from_rfc3339(row["revoked"]),
     )
-
-
-def _moment(text: Any) -> float:
-    if not isinstance(text, str) or not _MOMENT.fullmatch(text):
-        raise ValueError("not a moment in time")
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """All or nothing, and never readable by others: a new file made 0600, synced, then renamed over the old one."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import jsonschema_rs
 from msgspec import Struct
 
-from toolgate.gate.explain import EXACT_INTEGER, Explainer, Fault
+from toolgate.gate.explain import EXACT_INTEGER, NEEDS_ONE, Explainer, ValueFault
+from toolgate.gate.foreign import ForeignInput, ForeignOutput
 from toolgate.model import strictjson
-from toolgate.model.tool import ID_PREFIX
 
 if TYPE_CHECKING:
     from toolgate.model.tool import Tool
@@ -25,10 +25,52 @@ SecretPaths = tuple[tuple[str, ...], ...]
 """Property names from the root of the arguments down to a secret; `*` stands for every item of an array."""
 
 
+class Optional(Struct, frozen=True):
+    """Which properties of an object may be absent, and are not there either when they are null.
+
+    Many libraries offer null to a model for whatever is optional, and send it.
+    """
+
+    names: frozenset[str]
+    below: Mapping[str, Optional]
+    """Of the properties that are objects themselves."""
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any]) -> Optional:
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        below = {name: cls.of(about) for name, about in properties.items() if about.get("type") == "object"}
+        names = frozenset(name for name, about in properties.items() if name not in required and not _takes_null(about))
+        return cls(names, {name: found for name, found in below.items() if found.names or found.below})
+
+    def without_nulls(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The same object where nothing is to be left out."""
+        if None in arguments.values():
+            arguments = {
+                name: value for name, value in arguments.items() if value is not None or name not in self.names
+            }
+        for name, optional in self.below.items():
+            inner = arguments.get(name)
+            if type(inner) is dict and (kept := optional.without_nulls(inner)) is not inner:
+                arguments = {**arguments, name: kept}
+        return arguments
+
+
+NOTHING_OPTIONAL: Final = Optional(frozenset(), {})
+"""Of an adopted tool: what null means is its own affair."""
+
+
+def _takes_null(schema: Mapping[str, Any]) -> bool:
+    """Whether a property says what null means to it; then it is a value like others. What is not plain is asked in full."""
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        return kinds == "null"
+    return _compiled(dict(schema)).is_valid(None) if "$ref" not in schema else True
+
+
 class Validator:
     """One compiled schema. `is_valid` is the hot path: one call into the library, where that is enough."""
 
-    __slots__ = ("_explainer", "fingerprint", "is_valid", "schema")
+    __slots__ = ("__weakref__", "_explainer", "fingerprint", "is_valid", "schema")
 
     def __init__(self, schema: Mapping[str, Any], fingerprint: str) -> None:
         self.schema = schema
@@ -48,11 +90,11 @@ class Validator:
         if faults:
             raise ValueError(faults[0].reason)
 
-    def faults(self, instance: Any) -> list[Fault]:
+    def faults(self, instance: Any) -> list[ValueFault]:
         """Empty when valid."""
         return [] if self.is_valid(instance) else self.explain(instance)
 
-    def explain(self, instance: Any) -> list[Fault]:
+    def explain(self, instance: Any) -> list[ValueFault]:
         """The faults of what is not valid, sorted by path; the first one's reason is the reason of the whole."""
         return self._explainer.explain(instance)
 
@@ -60,55 +102,42 @@ class Validator:
 class ToolIO(Struct, frozen=True):
     """What one tool takes and gives."""
 
-    input: Validator
-    output: Validator
+    input: Validator | ForeignInput
+    output: Validator | ForeignOutput
     secrets: SecretPaths
     """Where the schema says `x-secret`: those values are never digested, logged or echoed."""
+    optional: Optional
+    """Arguments whose null counts as absent."""
 
 
-class SchemaRegistry:
-    """Compiled schemas by content: the same schema anywhere is the same object (document 002)."""
+_known: Final[WeakValueDictionary[str, Validator]] = WeakValueDictionary()
+"""By fingerprint, for the whole process: the same schema anywhere is the same object, for as long as somebody holds it."""
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        self._by_fingerprint: dict[str, Validator] = {}
-        descriptor = self._packaged("tool_io.schema.json")
-        self._tools: dict[str, ToolIO] = {}
-        for tool in tools:
-            faults = descriptor.faults(
-                {"tool": tool.canonical_id, "input": tool.input_schema, "output": tool.output_schema}
-            )
-            if faults:
-                raise ValueError(
-                    f"{tool.name}: schema descriptor is wrong at {faults[0].pointer} ({faults[0].keyword})"
-                )
-            bundle = ToolIO(
-                self.compile(tool.input_schema),
-                self.compile(tool.output_schema),
-                tuple(_secret_paths(tool.input_schema)),
-            )
-            self._tools[tool.name] = self._tools[tool.id] = bundle
 
-    def load_envelope(self) -> Validator:
-        return self._packaged("envelope.schema.json")
+def compile_schema(schema: Mapping[str, Any]) -> Validator:
+    """Raises: ValueError: not a schema, a remote `$ref`, or a pattern the linear engine refuses."""
+    fingerprint = sha256(strictjson.dumps_sorted(schema)).hexdigest()
+    known = _known.get(fingerprint)
+    if known is None:
+        try:
+            known = Validator(schema, fingerprint)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as fault:
+            raise ValueError(f"not a usable JSON Schema: {fault}") from fault
+        _known[fingerprint] = known
+    return known
 
-    def load_tool_io(self, tool_id: str) -> ToolIO:
-        """By short name, dotted id or canonical id. Raises: KeyError: no such tool."""
-        return self._tools[tool_id.removeprefix(ID_PREFIX)]
 
-    def compile(self, schema: Mapping[str, Any]) -> Validator:
-        """Raises: ValueError: not a schema, a remote `$ref`, or a pattern the linear engine refuses."""
-        fingerprint = sha256(strictjson.dumps_sorted(schema)).hexdigest()
-        known = self._by_fingerprint.get(fingerprint)
-        if known is None:
-            try:
-                known = Validator(schema, fingerprint)
-            except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as fault:
-                raise ValueError(f"not a usable JSON Schema: {fault}") from fault
-            self._by_fingerprint[fingerprint] = known
-        return known
-
-    def _packaged(self, name: str) -> Validator:
-        return self.compile(strictjson.loads(resources.files("toolgate.specs").joinpath("schemas", name).read_bytes()))
+def bundle_of(tool: Tool) -> ToolIO:
+    """Raises: ValueError."""
+    if tool.foreign is not None and tool.kind == "tool":
+        output = ForeignOutput(tool.foreign.definition.get("outputSchema"))
+        return ToolIO(ForeignInput(tool.input_schema), output, (), NOTHING_OPTIONAL)
+    return ToolIO(
+        compile_schema(tool.input_schema),
+        compile_schema(tool.output_schema),
+        tuple(_secret_paths(tool.input_schema)),
+        Optional.of(tool.input_schema),
+    )
 
 
 def _compiled(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -116,7 +145,7 @@ def _compiled(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
         schema,
         retriever=_refuse_remote,
         validate_formats=True,
-        keywords={EXACT_INTEGER: _ExactInteger},
+        keywords={EXACT_INTEGER: _ExactInteger, NEEDS_ONE: _NeedsOne},
         pattern_options=jsonschema_rs.RegexOptions(size_limit=REGEX_BYTES),
     )
 
@@ -156,6 +185,15 @@ class _ExactInteger:
     def validate(self, instance: Any) -> None:
         if isinstance(instance, float):
             raise ValueError("not an integer")  # ValueError is what the library turns into a fault
+
+
+class _NeedsOne:
+    def __init__(self, _parent: Any, names: Any, _path: Any) -> None:
+        self._names = frozenset(names)
+
+    def validate(self, instance: Any) -> None:
+        if isinstance(instance, dict) and self._names.isdisjoint(instance):
+            raise ValueError("none of them is there")
 
 
 def _with_exact_integers(node: Any) -> Any:

@@ -29,7 +29,7 @@ _STATUS: Final = (
 )
 
 
-class Head(Struct, frozen=True):
+class AdrHead(Struct, frozen=True):
     title: str
     status: str
     """One of STATUSES, or UNKNOWN."""
@@ -39,7 +39,7 @@ class Head(Struct, frozen=True):
     """Why the front matter cannot be read."""
 
 
-def read(data: bytes) -> Head:
+def read(data: bytes) -> AdrHead:
     """Raises: UnicodeDecodeError: not UTF-8."""
     text = data.decode("utf-8-sig").replace("\r\n", "\n")
     title = _TITLE.search(text)
@@ -47,8 +47,8 @@ def read(data: bytes) -> Head:
     try:
         matter = _matter(text)
     except YamlFault as fault:
-        return Head(name, UNKNOWN, fault=fault)
-    return Head(name, _status(text, matter), matter)
+        return AdrHead(name, UNKNOWN, fault=fault)
+    return AdrHead(name, _status(text, matter), matter)
 
 
 def _matter(text: str) -> Mapping | None:

@@ -1,11 +1,12 @@
 """One finding of any checker (a paper's validator, the dissonance rules, an invariant), and what it is known by.
 
-`toolgate.kit.render` turns findings into text, JSON, SARIF, JUnit, GitHub annotations or Markdown.
+`toolgate.kit.reports.render` turns findings into text, JSON, SARIF, JUnit, GitHub annotations or Markdown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping  # at run time, too: findings are decoded when they come from a worker process
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -13,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 Status = Literal["pass", "fail", "not_evaluated", "suppressed"]
 Severity = Literal["critical", "high", "medium", "low", "info"]
@@ -92,7 +93,10 @@ def by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
 
 def in_reading_order(findings: Iterable[Finding]) -> list[Finding]:
     """By file, line, column, rule: the order in which a person goes through them."""
-    return sorted(findings, key=lambda one: (one.file or "", one.line or 0, one.column or 0, one.rule, one.message))
+    return sorted(
+        findings,
+        key=lambda finding: (finding.file or "", finding.line or 0, finding.column or 0, finding.rule, finding.message),
+    )
 
 
 def _key(finding: Finding) -> str:

@@ -16,8 +16,12 @@ HASH_BYTES: Final = 32
 EMPTY_ROOT: Final = sha256(b"").digest()
 
 
+LEAF: Final = b"\x00"
+"""Stands before the data of a leaf when it is hashed, so that no leaf can be taken for a node."""
+
+
 def leaf_hash(data: bytes) -> bytes:
-    return sha256(b"\x00" + data).digest()
+    return sha256(LEAF + data).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -33,7 +37,7 @@ class Tree:
         """Raises: ValueError: the edge has not one 32-byte hash per one-bit of the size."""
         self.size = size
         self._edge = list(edge)
-        if size < 0 or len(self._edge) != size.bit_count() or any(len(one) != HASH_BYTES for one in self._edge):
+        if size < 0 or len(self._edge) != size.bit_count() or any(len(root) != HASH_BYTES for root in self._edge):
             raise ValueError("the edge does not belong to a tree of this size")
 
     def append(self, leaf: bytes) -> None:

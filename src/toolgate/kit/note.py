@@ -72,7 +72,7 @@ class Verifier(Struct, frozen=True):
         return verifier
 
 
-class Signer:
+class NoteSigner:
     """Signs notes under one name."""
 
     __slots__ = ("_key", "verifier")
@@ -82,7 +82,7 @@ class Signer:
         self.verifier = Verifier(name, self._key.public_key)
 
     @classmethod
-    def parse(cls, text: str) -> Signer:
+    def parse(cls, text: str) -> NoteSigner:
         """From the text of `secret_text`. Raises: NoteError."""
         name, _, rest = text.strip().removeprefix(_SECRET_PREFIX).partition("+")
         key_id, _, encoded = rest.partition("+")
@@ -100,10 +100,20 @@ class Signer:
         signature = self.verifier.key_id + self._key.sign(text.encode())
         return f"{text}\n{_SIGNATURE_MARK}{self.verifier.name} {_to_base64(signature)}\n"
 
+    def cosign(self, note: str) -> str:
+        """The same note with one more signature. Raises: NoteError: it is not a note."""
+        signature = self.verifier.key_id + self._key.sign(text_of(note).encode())
+        return f"{note}{_SIGNATURE_MARK}{self.verifier.name} {_to_base64(signature)}\n"
+
 
 def secret_text(name: str, seed: bytes) -> str:
     """How a signing key is kept in a file. Raises: NoteError, ValueError."""
-    return f"{_SECRET_PREFIX}{name}+{Signer(name, seed).verifier.key_id.hex()}+{_to_base64(_ED25519 + seed)}"
+    return f"{_SECRET_PREFIX}{name}+{NoteSigner(name, seed).verifier.key_id.hex()}+{_to_base64(_ED25519 + seed)}"
+
+
+def text_of(note: str) -> str:
+    """What is signed, whoever signed it. Raises: NoteError: it is not a note."""
+    return _split(note)[0]
 
 
 def open_note(note: str, trusted: Iterable[Verifier]) -> tuple[str, list[Verifier]]:
@@ -156,7 +166,7 @@ class Checkpoint(Struct, frozen=True):
         return cls(origin, int(digits), root, tuple(extensions))
 
 
-def sign_checkpoint(checkpoint: Checkpoint, signer: Signer) -> str:
+def sign_checkpoint(checkpoint: Checkpoint, signer: NoteSigner) -> str:
     return signer.sign(checkpoint.text())
 
 
@@ -195,7 +205,7 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 
 
 def _refuse_bad_text(text: str) -> None:
-    if not text.endswith("\n") or any(ord(one) < 0x20 and one != "\n" for one in text):
+    if not text.endswith("\n") or any(ord(char) < 0x20 and char != "\n" for char in text):
         raise NoteError("a note's text ends with a line break and has no control characters")
     try:
         text.encode()
@@ -204,7 +214,7 @@ def _refuse_bad_text(text: str) -> None:
 
 
 def _is_name(name: str) -> bool:
-    return bool(name) and "+" not in name and not any(one.isspace() for one in name) and name.isprintable()
+    return bool(name) and "+" not in name and not any(char.isspace() for char in name) and name.isprintable()
 
 
 def _to_base64(data: bytes) -> str:

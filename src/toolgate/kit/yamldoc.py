@@ -92,7 +92,7 @@ def text_of(node: Node | None) -> str | None:
 
 
 def value_of(node: Node | None, key: str) -> Node | None:
-    """The value of a key; None when it is not there, or the node is no map."""
+    """The value of a key; None when it is not there, or the node is not a map."""
     return node.get(key) if isinstance(node, Mapping) else None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from toolgate.ledger.anchors import Anchors
 from toolgate.ledger.files import LOG_PATH
 from toolgate.ledger.local import LocalLedger, Rules
-from toolgate.ledger.opening import open_ledger
-from toolgate.ledger.redact import arguments_digest
+from toolgate.ledger.opening import open_for_server, open_ledger
 
-__all__ = ["LOG_PATH", "Anchors", "LocalLedger", "Rules", "arguments_digest", "open_ledger"]
+__all__ = ["LOG_PATH", "Anchors", "LocalLedger", "Rules", "open_for_server", "open_ledger"]

@@ -6,9 +6,9 @@ gets all and the command the newest, which covers those before it.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from toolgate.ledger.files import RunName
 
+_log: Final = logging.getLogger("toolgate.ledger")
 COMMAND_SECONDS: Final = 10.0
 """How long an anchor command may take before it is killed and the copy counts as failed."""
 RETRY_SECONDS: Final = 1.0
@@ -100,7 +101,7 @@ class AnchorWorker:
         except (OSError, subprocess.SubprocessError) as fault:
             if not self._failing:
                 # Once per outage: the log itself goes on, and says so where operators look.
-                print(f"toolgate: checkpoints cannot be copied: {type(fault).__name__}", file=sys.stderr)  # noqa: T201
+                _log.warning("checkpoints cannot be copied: %s", type(fault).__name__)
             self._failing = True
             return False
         self._failing = False

@@ -1,4 +1,5 @@
-"""The lines of the log: one JSON object each, the fields of document 002's golden first, chain fields last.
+"""The lines of the log: one JSON object each, the fields of every record first, chain fields last (ADR-0005). A call's own line
+is made where it is appended (`local.py`).
 
 Every line ends with `"run":"...","seq":n,"prev":"..."}`: a verifier finds the chain without reading the JSON, and a
 person with a pager can follow it. `prev` is the leaf hash of the line before (null on the first).
@@ -6,124 +7,60 @@ person with a pager can follow it. `prev` is the leaf hash of the line before (n
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from toolgate.errors import Ending
 from toolgate.model.clock import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from toolgate.model.record import Entry
 
 AGENT_ID: Final = "mcp_server"
 TASK_ID: Final = "envelope_validation"
-SCHEMA_VERSION: Final = "0.1.0"
-"""Version of the record's shape."""
-
 MARK_INTENT: Final = b'"event":"intent"'
+_MARK_ACT: Final = b'"event":"act","stage":"intent"'
 MARK_CHECKPOINT: Final = b'"event":"checkpoint"'
-"""How a reader finds these records without decoding each line. No text of a caller gets into a record, and quotation
-marks inside a JSON text are escaped, so nothing else can look like this."""
+_MARK_HANDOVER: Final = b'"event":"handover"'
+"""How a reader finds these records without decoding each line. Quotation marks inside a JSON text are escaped, so no text
+of a caller that gets into a record can look like this."""
 
 
 METHOD: Final = "mcp.tool.invoke"
-_THOUSANDTHS: Final = tuple(f"{number:03d}" for number in range(1000))
-"""Text of the digits behind the point: finding the shortest one for a double costs more than the rest of the line."""
+MAX_ID_BYTES: Final = 64
+"""Ids are 32 hexadecimal digits, or a UUID with dashes."""
+_NOTE: Final = b',"note":'
 
 
-def call_line(
-    entry: Entry,
-    step: int,
-    run: str,
-    seq: int,
-    prev: str | None,
-    *,
-    deterministic: bool,
-    suppressed: int = 0,
-) -> bytes:
-    """The line of one event on the road.
+def statement(wall: float, *, size: int, root: bytes, more: Mapping[str, Any]) -> bytes:
+    """What a checkpoint says about all records before it; its note signs the digest of these bytes.
 
-    What repeats from call to call is encoded once and kept. What differs is written between as text: ids, digests, times
-    and numbers of our own making, in which nothing needs an escape (a third of the cost of encoding an object).
+    `more`: `began`, `previous`, `seen`, `retired` and `handovers` on a run's first record, `final` on its last, `suppressed` and
+    `suppressedOf` when a flood was counted.
     """
-    caller, wire, ids = entry.caller, entry.wire, entry.ids
-    digest = f'"{entry.arguments_digest}"' if entry.arguments_digest else "null"
-    milliseconds, rest = divmod(int(entry.duration_ms * 1000), 1000)
-    changing = (
-        f'{{"ts":"{entry.timestamp}","stepId":{step},"requestId":"{ids.request}","traceId":"{ids.trace}",'
-        f'"spanId":"{ids.span}","durationMs":{milliseconds}.{_THOUSANDTHS[rest]},"inputBytes":{entry.input_bytes},'
-        f'"outputBytes":{entry.output_bytes},"error":{_json(entry.error) if entry.error else "null"},'
-        f'"argumentsDigest":{digest},'
-        f'"clamps":{_json([clamp.as_json() for clamp in entry.clamps]) if entry.clamps else "[]"}'
-    )
-    if suppressed:
-        changing += f',"suppressed":{suppressed}'
-    repeating = _repeating(
-        entry.event,
-        wire.transport,
-        wire.face,
-        wire.route,
-        entry.status,
-        entry.tool_id,
-        caller.key_id if caller else None,
-        caller.role if caller else None,
-        entry.tier,
-        entry.environment,
-        entry.decision,
-        deterministic,
-    )
-    linked = f'"{prev}"' if prev else "null"
-    return f'{changing}{repeating},"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
+    return orjson.dumps({**_head(wall, "checkpoint"), "size": size, "root": root.hex(), **more})
 
 
-def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+def signed_body(stated: bytes, note: str) -> bytes:
+    return stated[:-1] + _NOTE + orjson.dumps(note) + b"}"
 
 
-@lru_cache(maxsize=4096)
-def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field that repeats)
-    event: str,
-    transport: str,
-    face: str,
-    route: str,
-    status: str,
-    tool_id: str | None,
-    caller_id: str | None,
-    role: str | None,
-    tier: str | None,
-    environment: str | None,
-    decision: str | None,
-    deterministic: bool,  # noqa: FBT001
-) -> str:
-    metadata = {"schemaVersion": SCHEMA_VERSION, "deterministic": deterministic, "toolId": tool_id, "promptId": None}
-    fields = {
-        "agentId": AGENT_ID,
-        "taskId": TASK_ID,
-        "event": event,
-        "transport": transport,
-        "face": face,
-        "route": route,
-        "method": METHOD,
-        "status": status,
-        "attempt": 0,
-        "metadata": metadata,
-        "caller": None if caller_id is None else {"id": caller_id, "role": role},
-        "tier": tier,
-        "environment": environment,
-        "decision": decision,
-    }
-    return "," + _json(fields)[1:-1]
+def handover_statement(wall: float, *, former: str, successor: str, seen: Sequence[Mapping[str, Any]]) -> bytes:
+    """What a handover of the log's key says; its note signs the digest of these bytes. `seen`: the last checkpoint of every
+    run of the old key."""
+    return orjson.dumps({**_head(wall, "handover"), "from": former, "to": successor, "seen": seen})
 
 
-def checkpoint_body(wall: float, *, size: int, root: bytes, note: str, more: Mapping[str, Any]) -> bytes:
-    """A signed statement about all records before this one.
+def is_headed(found: Mapping[str, Any]) -> bool:
+    """Has it the constant fields of a record of our own?"""
+    return found.get("agentId") == AGENT_ID and found.get("taskId") == TASK_ID
 
-    `more`: `previous` and `retired` on a run's first record, `final` on its last, `suppressed` when a flood was counted.
-    """
-    return orjson.dumps({**_head(wall, "checkpoint"), "size": size, "root": root.hex(), "note": note, **more})
+
+def statement_in(line: bytes) -> bytes:
+    """The bytes that a checkpoint's note signs. In the older form the note stood before other fields, and signed none."""
+    return line.rpartition(_NOTE)[0] + b"}"
 
 
 def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
@@ -131,10 +68,19 @@ def recovered_body(wall: float, dead: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**_head(wall, "recovered"), "recovered": dead})
 
 
+def act_body(wall: float, stage: str, facts: Mapping[str, Any]) -> bytes:
+    """What somebody did to the deployment itself. `stage` is next to the event: see `is_intent`."""
+    return orjson.dumps({**_head(wall, "act"), "stage": stage, **facts})
+
+
 def with_chain(body: bytes, run: str, seq: int, prev: str | None) -> bytes:
     """The line as it is written and hashed, without its line break, from an encoded object."""
-    linked = f'"{prev}"' if prev else "null"
-    return body[:-1] + f',"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
+    return with_run(body, run) + chain_suffix(seq, prev)
+
+
+def with_run(body: bytes, run: str) -> bytes:
+    """A line up to its run; the number and the hash of the line before follow."""
+    return body[:-1] + f',"run":"{run}"'.encode()
 
 
 def chain_suffix(seq: int, prev: str | None) -> bytes:
@@ -143,9 +89,9 @@ def chain_suffix(seq: int, prev: str | None) -> bytes:
 
 
 def request_id_of(line: bytes) -> bytes:
-    """The request id of a call's line, without decoding it; empty when there is none."""
+    """The request id of a call's line, without decoding it; empty when there is none, and none of ours is longer."""
     start = line.find(b'"requestId":"')
-    return line[start + 13 : line.find(b'"', start + 13)] if start >= 0 else b""
+    return line[start + 13 : line.find(b'"', start + 13)][:MAX_ID_BYTES] if start >= 0 else b""
 
 
 def request_mark(request_id: str) -> bytes:
@@ -153,8 +99,22 @@ def request_mark(request_id: str) -> bytes:
     return b'"requestId":' + orjson.dumps(request_id)
 
 
+def is_intent(line: bytes) -> bool:
+    """Of a call or of an act: something may have happened after it."""
+    return MARK_INTENT in line or _MARK_ACT in line
+
+
+def is_handover(line: bytes) -> bool:
+    return _MARK_HANDOVER in line
+
+
 def is_checkpoint(line: bytes) -> bool:
     return MARK_CHECKPOINT in line
+
+
+def encode(found: Mapping[str, Any]) -> bytes:
+    """A record that was read, as it is written."""
+    return orjson.dumps(found)
 
 
 def read(line: bytes) -> dict[str, Any] | None:
@@ -168,7 +128,10 @@ def read(line: bytes) -> dict[str, Any] | None:
 
 def unfinished(intents: Mapping[bytes, int]) -> Sequence[dict[str, Any]]:
     """Intents without outcome, as `recovered` lists them: nobody knows whether their effect happened."""
-    return [{"requestId": request.decode(errors="replace"), "seq": seq} for request, seq in intents.items()]
+    return [
+        {"requestId": request.decode(errors="replace"), "seq": seq, "outcome": Ending.IN_DOUBT.value}
+        for request, seq in intents.items()
+    ]
 
 
 def _head(wall: float, event: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What a call is: plain values, no decisions and no I/O.
 
-Values are `msgspec.Struct`s, here and everywhere but in the settings, whose fields carry descriptions: made in C, frozen at
-no cost, and defined at import in a fiftieth of the time of a dataclass. A call makes a dozen of them, a start defines a
-hundred.
+Values that a call makes are `msgspec.Struct`s: created in C, frozen at no cost, and defined at import in a fiftieth of the
+time of a dataclass. Settings are dataclasses, because their fields carry descriptions; a few small tuples are NamedTuples.
 """

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct, field
 
-FaceName = Literal["mcp", "mrt", "rpc", "cli"]
+if TYPE_CHECKING:
+    from toolgate.model.tool import Level
+
+FaceName = Literal["mcp", "mrt", "rpc", "cli", "metrics"]
 Transport = Literal["http", "stdio"]
-Role = Literal["builder", "committer", "admin"]
-ROLES: tuple[Role, ...] = ("builder", "committer", "admin")
+Role = Literal["builder", "committer", "admin", "auditor"]
+CALLING_ROLES: Final[tuple[Role, ...]] = ("builder", "committer", "admin")
+"""Those that the policy can give a tool to."""
+ROLES: Final[tuple[Role, ...]] = (*CALLING_ROLES, "auditor")
+"""An auditor reads records and proofs, and calls no tool: no policy can give it one."""
 Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
@@ -31,8 +38,38 @@ class Wire(Struct, frozen=True):
     route: str
 
 
+class Origin(Struct, frozen=True):
+    """Where a request comes from and what its sender calls it. Recorded, never decided upon."""
+
+    address: str | None = None
+    """Of the client: the peer's, or what trusted proxies say. None on a pipe."""
+    request_id: str | None = None
+    """The sender's own (`X-Request-ID`)."""
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+    @property
+    def trace(self) -> Mapping[str, str]:
+        """As it is passed on."""
+        if self.traceparent is None:
+            return NO_TRACE
+        state = {} if self.tracestate is None else {"tracestate": self.tracestate}
+        return {"traceparent": self.traceparent, **state}
+
+
+IDEMPOTENCY_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+"""What a caller may name a call by: opaque, printable, without spaces."""
+IDEMPOTENCY_HEADER: Final = "idempotency-key"
+NO_TRACE: Final[Mapping[str, str]] = {}
+NO_ORIGIN: Final = Origin()
+
+
 def no_progress(done: int, total: int | None, message: str) -> None:
     """For callers that did not ask."""
+
+
+def no_log(level: Level, data: Any) -> None:
+    """Likewise, of what a tool logs."""
 
 
 class Call(Struct, frozen=True):
@@ -43,4 +80,15 @@ class Call(Struct, frozen=True):
     arguments: Any = field(default_factory=dict)
     wants_text: bool = False
     """The face shows the tool's plain-text form (stdout)."""
+    is_brief: bool = False
+    """Where a tool has no such form, its data as one line of JSON, not as indented JSON."""
     progress: Callable[[int, int | None, str], None] = no_progress
+    log: Callable[[Level, Any], None] = no_log
+    answers: Any = None
+    """To what an earlier call like this one asked of its client (`toolgate.model.tool.Ask`)."""
+    state: str | None = None
+    """What that call gave the client to keep, sealed. Without it there are no answers."""
+    capabilities: frozenset[str] = frozenset()
+    """What may be asked of the client, as it says itself."""
+    idempotency_key: str | None = None
+    """The same caller's calls of a tool with an effect under one key are one call: `toolgate.gate.idempotency`."""

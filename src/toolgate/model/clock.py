@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import sha256
 from os import urandom
 from typing import Any, Final, Protocol
 
@@ -14,7 +17,7 @@ from msgspec import Struct
 from toolgate.model import strictjson
 
 DETERMINISTIC_NAMESPACE: Final = uuid.UUID("c1fd1c20-77b7-4f73-b39c-8ed2dd2f2d8c")
-"""The namespace of decision 93: the same call gives the same ids on every transport and machine."""
+"""The namespace of deterministic ids (ADR-0005): the same call gives the same ids on every transport and machine."""
 
 
 class Clock(Protocol):
@@ -34,19 +37,29 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
 
-_second_cached: tuple[int, str] = (-1, "")
-_MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))
-
-
 def rfc3339(wall: float) -> str:
-    """`2026-11-15T21:36:40.123Z`: UTC, milliseconds. The date part is formatted once a second (0.4 µs instead of 1.5)."""
-    global _second_cached  # noqa: PLW0603 (a cache of one pure value)
-    second, rest = divmod(int(wall * 1000), 1000)
-    cached = _second_cached
-    if cached[0] != second:
-        text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _second_cached = cached = (second, text)
-    return cached[1] + _MILLISECONDS[rest]
+    """`2026-11-15T21:36:40.123Z`: UTC, milliseconds, cut and not rounded."""
+    second, millisecond = divmod(int(wall * 1000), 1000)
+    return f"{_whole_second(second)}.{millisecond:03d}Z"
+
+
+def from_rfc3339(text: Any) -> float:
+    """Seconds since the epoch, of what `rfc3339` wrote. Raises: ValueError: it is anything else."""
+    if not isinstance(text, str) or not _MOMENT.fullmatch(text):
+        raise ValueError("not a moment in time")
+    return datetime.fromisoformat(text).timestamp()
+
+
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+
+
+@lru_cache(maxsize=1)
+def _whole_second(second: int) -> str:
+    """Thousands of calls fall into one second, and this is most of the work: 5 % of a call (benchmarks/road.py)."""
+    return (_EPOCH + timedelta(seconds=second)).isoformat("T", "seconds")
+
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (UTC; a zone would be written out, and cost as much as all the rest)
 
 
 class Ids(Struct, frozen=True):
@@ -79,16 +92,18 @@ class RandomIds:
 
 
 class DeterministicIds:
-    """UUID5 over the call itself (decision 93); the n-th identical call of a run gets `#n` appended."""
+    """UUID5 over the call itself; the n-th identical call of a run gets `#n` appended."""
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
+        """By digest: a call may be a megabyte long, and none is forgotten while the process lives."""
 
     def for_call(self, tool_id: str | None, arguments: Any) -> Ids:
         payload = {"toolId": tool_id, "arguments": arguments}
         call = strictjson.dumps_sorted({"route": "tool", "method": "mcp.tool.invoke", "payload": payload})
-        self._seen[call] += 1
-        text = call.decode() + (f"#{self._seen[call]}" if self._seen[call] > 1 else "")
+        digest = sha256(call).digest()
+        self._seen[digest] += 1
+        text = call.decode() + (f"#{self._seen[digest]}" if self._seen[digest] > 1 else "")
         request, trace, span = (
             str(uuid.uuid5(DETERMINISTIC_NAMESPACE, f"{kind}:{text}")) for kind in ("req", "trace", "span")
         )

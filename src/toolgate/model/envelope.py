@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from msgspec import Struct
 
-from toolgate.errors import Happening
-from toolgate.model import strictjson
+from toolgate.errors import Ending
 
 if TYPE_CHECKING:
     from toolgate.model.call import Environment, Tier
@@ -19,16 +17,13 @@ L0_ONLY_CODES = frozenset({"INVARIANT_VIOLATION", "CONSENT_REQUIRED"})
 """Codes that bind. An experimental tool that says one is clamped."""
 
 
-class Clamp(Struct, frozen=True):
+class Clamp(Struct, frozen=True, rename={"before": "from", "after": "to"}):
     """What the floor took away: which rule, which field, from what to what."""
 
     rule: str
     field: str
     before: Any
     after: Any
-
-    def as_json(self) -> dict[str, Any]:
-        return {"rule": self.rule, "field": self.field, "from": self.before, "to": self.after}
 
 
 class Envelope(Struct, frozen=True):
@@ -44,42 +39,16 @@ class Envelope(Struct, frozen=True):
     degraded: bool | None = None
     data: Any = None
     clamps: tuple[Clamp, ...] = ()
+    details: Any = None
+    """What goes with a failure; it has no schema."""
     notes: tuple[str, ...] = ()
-    """Why the environment is what it is, when a configured store stopped answering (decision 40)."""
-
-    def fields(self, data: Any, audit: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """As it is sent, with `data` in the form that the caller has. Absent fields are absent, not null: the documents'
-        own readers test for presence."""
-        out: dict[str, Any] = {"success": self.success}
-        if self.code is not None:
-            out["code"] = self.code
-        if self.message is not None:
-            out["message"] = self.message
-        if self.is_error is not None:
-            out["isError"] = self.is_error
-        out["tier"] = self.tier
-        out["environment"] = self.environment
-        if self.decision is not None:
-            out["decision"] = self.decision
-        if self.degraded is not None:
-            out["degradedMode"] = self.degraded
-        out["requestId"] = self.request_id
-        out["timestamp"] = self.timestamp
-        if self.data is not None:
-            out["data"] = data
-        if self.clamps:
-            out["clamps"] = [clamp.as_json() for clamp in self.clamps]
-        if self.notes:
-            out["notes"] = list(self.notes)
-        if audit is not None:
-            out["audit"] = audit
-        return out
+    """Why the environment is what it is, when a configured store stopped answering."""
 
 
 class Answer(Struct, frozen=True):
-    """What leaves the road: one happening, and what a face needs to spell it."""
+    """What leaves the road: how the call ended, and what a face needs to spell it."""
 
-    happening: Happening
+    ending: Ending
     tool: str | None
     request_id: str
     timestamp: str
@@ -89,15 +58,18 @@ class Answer(Struct, frozen=True):
     """The sentence for people that goes with it."""
     envelope: Envelope | None = None
     """Present whenever a tool was reached (steps 4-9)."""
-    data_json: bytes = b"null"
-    """`envelope.data`, already encoded: encoded once, spliced wherever a face needs it."""
+    envelope_json: bytes = b"null"
+    """The envelope with its place in the audit log, as every face sends it: encoded once, spliced wherever it is needed."""
     stdout: str = ""
     """What a command line would print: the tool's text, or its data as indented JSON."""
     exit_code: int = 0
     audit: Mapping[str, Any] | None = None
     retry_after_s: int | None = None
-
-    def envelope_json(self) -> bytes:
-        """The whole envelope with its place in the audit log, as every face sends it."""
-        assert self.envelope is not None
-        return strictjson.dumps(self.envelope.fields(orjson.Fragment(self.data_json), self.audit))
+    adopted: bool = False
+    """The tool is an upstream's: its own schema says what `structuredContent` may be, and that is no envelope."""
+    content: Sequence[Mapping[str, Any]] = ()
+    """Images and the like that go beside the text."""
+    asks: Mapping[str, Any] | None = None
+    """`{"inputRequests": ..., "requestState": ...}`: the call goes on when the client has answered."""
+    relayed: bytes | None = None
+    """An upstream's own result, exactly as it came. The MCP face sends it on; `data` of the envelope is the same."""

@@ -24,10 +24,12 @@ class FileEntry(Struct, frozen=True):
     path: str
     size: int
     modified: float
+    is_link: bool = False
+    """A link, which nobody follows. Only a walk over everything tells of them."""
 
 
 class ReadFiles(Protocol):
-    """The workspace beneath one directory descriptor: no `..`, no absolute path, no symlink out, no device (decision 56).
+    """The workspace beneath one directory descriptor: no `..`, no absolute path, no symlink out, no device (ADR-0011).
 
     Every method raises ToolError: FILE_NOT_FOUND (missing), IO_ERROR, INVALID_PATH, FILE_TOO_LARGE.
     """
@@ -35,8 +37,11 @@ class ReadFiles(Protocol):
     def read_bytes(self, path: str, *, max_bytes: int) -> bytes: ...
     def is_file(self, path: str) -> bool: ...
     def is_dir(self, path: str) -> bool: ...
-    def walk(self, path: str = ".", *, max_files: int = 10_000) -> Iterator[FileEntry]:
-        """Regular files below `path`, sorted by path, dotfiles left out, links not followed."""
+    def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
+        """Regular files below `path`, sorted by path, dotfiles left out, links not followed.
+
+        `everything`: with dotfiles, and with links as such.
+        """
         ...
 
 
@@ -51,18 +56,30 @@ class WriteFiles(ReadFiles, Protocol):
 
 
 class SigningKeys(Protocol):
-    """Ed25519 keys by name, from a directory outside the workspace. The secret never leaves: callers get signatures."""
+    """Ed25519 keys by name, from a directory outside the workspace. The secret never leaves: callers get signatures.
+
+    A key has one use, a word that its pack chooses. Asked for another, every method that uses the secret raises ToolError
+    WRONG_KEY_USE; a key that nothing was said about is for what it is first used for.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where the keys are, for messages to people."""
+        ...
 
     def public_key(self, name: str) -> bytes:
         """32 bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT."""
         ...
 
-    def sign(self, name: str, message: bytes) -> bytes: ...
-    def seed(self, name: str) -> bytes:
-        """The 32 secret bytes, for constructions that need them (the VRF). Never store, log or answer them."""
+    def sign(self, name: str, message: bytes, *, use: str) -> bytes: ...
+    def seed(self, name: str, *, use: str, named: str = "") -> bytes:
+        """The 32 secret bytes, for constructions that need them (the VRF). Never store, log or answer them.
+
+        `named`: the path by which a person named the key. Where a file of that path is another key, ToolError KEY_NOT_FOUND.
+        """
         ...
 
-    def temporary(self, name: str) -> bytes:
+    def temporary(self, name: str, *, use: str) -> bytes:
         """The public half of a key that lives and dies with this process; made on the first call. For development."""
         ...
 
@@ -75,10 +92,13 @@ class SigningKeys(Protocol):
 
 
 class Secrets(Protocol):
-    """Secrets of this server's own (keys that others gave us), by where they are kept. Handed to services only."""
+    """Secrets of this server's own (keys that others gave us), by where they are kept; those that the pack declares."""
 
     def read(self, source: str) -> str:
-        """`env:NAME` or `file:NAME` (in the secrets directory). Raises StartRefused: names the source, never the value."""
+        """`env:NAME` or `file:NAME` (in the secrets directory), read anew each time, so that a replaced one counts at once.
+
+        Raises, naming the source at most and never the value: WorkFailed in a tool, StartRefused in a service.
+        """
         ...
 
 
@@ -89,13 +109,20 @@ class Bus(Protocol):
         """Ask whoever serves `subject`. Raises ToolError: TARGET_NOT_FOUND (missing), TIMEOUT."""
         ...
 
-    async def serve(self, subject: str, answer: Callable[[bytes], Awaitable[bytes]]) -> None: ...
+    async def serve(self, subject: str, answer: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """Answer requests on `subject`, within a limit; None sends no answer."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class Buses(Protocol):
+    def require_client(self) -> None:
+        """Raises StartRefused: the extra is not installed."""
+        ...
+
     async def open(self, url: str) -> Bus:
-        """Raises StoreUnavailable: the broker does not answer; StartRefused: the extra is not installed."""
+        """Raises StoreUnavailable: the broker does not answer; StartRefused, as `require_client`."""
         ...
 
 
@@ -135,7 +162,7 @@ class Visit(Protocol):
 
 
 class Egress(Protocol):
-    """Outgoing HTTP as to a stranger: resolved, checked, pinned, bounded."""
+    """Outgoing HTTP as to a stranger, to the hosts that the pack declares: resolved, checked, pinned, bounded."""
 
     async def fetch(
         self,
@@ -153,18 +180,78 @@ class Egress(Protocol):
         """
         ...
 
-    def visit(self) -> AbstractAsyncContextManager[Visit]: ...
+    def visit(self, *, ca_file: str = "") -> AbstractAsyncContextManager[Visit]:
+        """One look at one site. `ca_file`: a PEM file of authorities that count for it beside the system's."""
+        ...
+
+
+Item = dict[str, str | int | bytes]
+"""What is kept under two keys of a table. An attribute that has no value is left out."""
+
+
+class Put(Struct, frozen=True):
+    """One item to write, in place of the one under its keys. Its conditions are judged together with the write."""
+
+    pk: str
+    sk: str
+    item: Item
+    absent: bool = False
+    """Only where there is no item."""
+    unless_below: tuple[str, int] | None = None
+    """With `absent`: or where the item that is there has less than this in this attribute."""
+    equal: tuple[str, int] | None = None
+    """Only where the item that is there has this value in this attribute."""
+
+
+class Delete(Struct, frozen=True):
+    pk: str
+    sk: str
+
+
+class Table(Protocol):
+    """A store in a DynamoDB table: items under a partition key and a sort key. Reads are strongly consistent.
+
+    Every method raises StoreUnavailable, and `write` ReadOnlyStoreError where the tool may only read.
+    """
+
+    def get(self, pk: str, sk: str) -> Item | None: ...
+    def query(self, pk: str, first: str = "", last: str = "", *, newest_first: bool = False) -> Iterator[Item]:
+        """The items of one partition, by sort key, from `first` to `last` (both included; empty: no bound)."""
+        ...
+
+    def count(self, pk: str) -> int: ...
+    def scan(self, pk_prefix: str, sk_prefix: str = "") -> Iterator[Item]:
+        """Every item whose keys begin like this. It reads the whole table: for what people ask for now and then."""
+        ...
+
+    def write(self, *writes: Put | Delete) -> bool:
+        """All of them or none, at most 100. False: a condition does not hold."""
+        ...
 
 
 class Store(Protocol):
-    """One SQL store: SQLite by default, PostgreSQL by URL; synchronous SQLAlchemy Core on the store's own thread."""
+    """One store: SQLite by default, PostgreSQL by URL, or a DynamoDB table where the pack can use one.
+
+    Work is synchronous and runs on the store's own thread.
+    """
 
     name: str
     shared: bool
     """True when the engine can be reached by several machines."""
+    in_table: bool
+    """True: it is in a table, and `run_on_table` is how to use it; else `run` is."""
+
+    @property
+    def untouched(self) -> bool:
+        """True: nothing was ever kept in it, so who only reads need not open it."""
+        ...
 
     async def run(self, work: Callable[[Connection], Out]) -> Out:
-        """Run `work` in one transaction on the store's thread. Raises StoreUnavailable when the engine does not answer."""
+        """Run `work` in one transaction (SQLAlchemy Core). Raises StoreUnavailable when the engine does not answer."""
+        ...
+
+    async def run_on_table(self, work: Callable[[Table], Out]) -> Out:
+        """Run `work` on the table. Each request is atomic; there is no transaction around them all."""
         ...
 
     async def probe(self) -> bool:
@@ -174,7 +261,7 @@ class Store(Protocol):
 
 class Stores(Protocol):
     def get(self, name: str) -> Store:
-        """The store of that name; opened, and its migrations applied, on first use."""
+        """The pack's store of that name; opened, and its migrations applied, on first use. Raises KeyError: it has none."""
         ...
 
 
@@ -182,19 +269,6 @@ class Compute(Protocol):
     async def __call__(self, function: Callable[[In], Out], data: In, *, timeout_s: float | None = None) -> Out:
         """Run a module-level pure function in a worker process; at the deadline the process is killed (TimeoutError)."""
         ...
-
-
-class Site(Struct, frozen=True):
-    """What a job of kind `site` serves: a directory of the workspace, to browsers on this machine, while it is edited."""
-
-    root: str
-    port: int
-    gather: Callable[[ReadFiles, str], Any]
-    """(files, directory) -> what `judge` needs. Reads; runs in a thread."""
-    judge: Callable[[Any], Mapping[str, Any]]
-    """A module-level pure function, run as compute: what the page's overlay shows."""
-    home: Callable[[ReadFiles, str], bytes] | None = None
-    """The page at `/` when the directory has no index.html of its own. Reads; runs in a thread."""
 
 
 class JobInfo(Struct, frozen=True):
@@ -205,19 +279,19 @@ class JobInfo(Struct, frozen=True):
 
 
 class Jobs(Protocol):
-    """Things that outlive the call that started them, each owned by its caller. Idle ones end, and all end at shutdown.
+    """Jobs of the pack, each owned by its caller; an admin sees and stops everybody's. Idle ones end, and all end at shutdown."""
 
-    A pack says what is to run (`Site`); how it runs, and its sockets, belong to the server.
-    """
+    async def start(self, kind: str, options: Any, *, limit: int) -> JobInfo:
+        """`kind`: one that `Pack.jobs` declares; `options`: what its starter takes.
 
-    async def start(self, kind: str, options: Site, *, limit: int) -> JobInfo:
-        """Raises ToolError: TOO_MANY_JOBS (the caller has `limit` of this kind), ADDRESS_IN_USE, UNAVAILABLE."""
+        Raises ToolError: TOO_MANY_JOBS (the caller has `limit` of this kind), UNAVAILABLE; and what the starter raises.
+        """
         ...
 
     def list(self, kind: str) -> Sequence[JobInfo]:
-        """The caller's own."""
+        """The caller's own; an admin's are everybody's."""
         ...
 
     async def stop(self, job_id: str) -> bool:
-        """False when the caller has no such job: another's job is not told from none."""
+        """False when the caller sees no such job; another caller's job looks the same as none."""
         ...

@@ -1,4 +1,4 @@
-"""The one JSON reader of every face (decision 13), and the one writer.
+"""The one JSON reader of every face, and the one writer.
 
 JSON libraries disagree about duplicate keys, NaN, huge numbers and lone surrogates; whoever signs, hashes or authorises
 what one of them read can be made to see something else than the next reader. So everything ambiguous is refused here,
@@ -18,6 +18,10 @@ MAX_BYTES: Final = 1024 * 1024
 """Body size in bytes: the largest argument object of any tool is far below, and one decode must stay under a few ms."""
 MAX_DEPTH: Final = 32
 """Nesting levels: no schema of ours is deeper than 8; recursion attacks start in the hundreds."""
+MAX_VALUES: Final = 20_000
+"""Commas and opening brackets outside texts, which are at least as many as there are values. The largest arguments of our own
+tools have 3000. A megabyte of `{},` has 300 000 values, and everything behind the reader looks at each of them: read,
+validated and digested on the event loop, they would keep every other caller waiting for a fifth of a second."""
 PLAIN_BYTES: Final = 16 * 1024
 """Texts up to this size are first read as if our own writer had made them, which takes half the time where it is true:
 clients write without blanks. Where it is not, a longer text would have been read in vain."""
@@ -28,6 +32,10 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 _SHAPES: Final = {**dict.fromkeys(b"0123456789", b"0"), **dict.fromkeys(b"eE", b"e")}
 _SHAPE: Final = b"".join(_SHAPES.get(byte, b"+" if byte == ord("+") else b" ") for byte in range(256))
 """Digits become 0, an exponent's letter e, a plus stays, anything else is a blank."""
+
+
+_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 _PLAIN: Final = (
@@ -47,22 +55,39 @@ class JsonFault(ValueError):
         self.reason = reason
 
 
-def loads(data: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Read one JSON value.
+def loads(data: bytes, *, max_bytes: int = MAX_BYTES, max_values: int | None = MAX_VALUES) -> Any:
+    """Read one JSON value. Without `max_values` only our own files are read, or what never shares a process with callers.
 
-    Raises: JsonFault: too large (`body_too_large`) or not strict JSON (`malformed_json`).
+    Raises: JsonFault: too large (`body_too_large`), too many values (`too_many_values`) or not strict JSON
+    (`malformed_json`).
     """
     if len(data) > max_bytes:
         raise JsonFault("body_too_large", f"the JSON text is larger than {max_bytes} bytes")
     if len(data) <= PLAIN_BYTES:
         try:
             value = orjson.loads(data)
-            # What our own writer makes of it is it: so no key came twice, and every number is as short as it can be.
+            # If re-encoding reproduces the input, no key was duplicated and every number is in its shortest form.
             if orjson.dumps(value, option=_PLAIN) == data and not _may_hold_nul(data) and _opened(data) <= MAX_DEPTH:
                 return value
         except (TypeError, ValueError):
             pass  # the strict reader says what is wrong
+    elif max_values is not None and _has_more_values(data, max_values):
+        raise JsonFault("too_many_values", f"the JSON text has more than {max_values} values")
     return _read_strictly(data)
+
+
+def _has_more_values(data: bytes, most: int) -> bool:
+    """Asked before anything is made of the text. Texts that are not JSON get an answer, too; the reader refuses them."""
+    if data.count(b",") + _opened(data) < most:
+        return False
+    outside = _outside_texts(data, most * 2)  # each value has at most one name
+    return outside is None or outside.count(b",") + _opened(outside) >= most
+
+
+def _outside_texts(data: bytes, most: int) -> bytes | None:
+    """The JSON without its texts; None if it holds more of them than `most`. A few scans in C."""
+    pieces = data.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', most * 2)
+    return None if len(pieces) > most * 2 else b"".join(pieces[::2])
 
 
 def _read_strictly(data: bytes) -> Any:
@@ -90,7 +115,7 @@ def encode_checked(value: Any) -> bytes:
         _check(value)
         raise JsonFault("malformed_json", "a text is not Unicode") from None
     # Reading it back shows in C what a walk over the value would: a tuple, NaN or UUID comes back as something else.
-    if orjson.loads(encoded) != value or _may_hold_nul(encoded) or _opened(encoded) > MAX_DEPTH:
+    if orjson.loads(encoded) != value or _may_hold_nul(encoded) or _may_be_deep(encoded):
         _check(value)
     return encoded
 
@@ -98,10 +123,10 @@ def encode_checked(value: Any) -> bytes:
 def _may_be_odd(data: bytes) -> bool:
     """Could text that the decoder took still hold what `_check` refuses? False is certain, True means: look at each value.
 
-    A few scans in C instead of a walk in Python. Nesting cannot be deeper than there are opening brackets; NUL has one
-    spelling; an integer beyond 2^53 has 16 digits; an overflow has 16 digits or an exponent of three.
+    A few scans in C instead of a walk in Python. NUL has one spelling; an integer beyond 2^53 has 16 digits; an overflow has
+    16 digits or an exponent of three.
     """
-    if _may_hold_nul(data) or _opened(data) > MAX_DEPTH:
+    if _may_hold_nul(data) or _may_be_deep(data):
         return True
     shape = data.translate(_SHAPE)
     if shape.find(b"0000000000000000") >= 0:
@@ -112,6 +137,20 @@ def _may_be_odd(data: bytes) -> bool:
 def _may_hold_nul(data: bytes) -> bool:
     # find, not in: for bytes, `in` first tries the needle as a number, which makes and drops an exception.
     return data.find(b"\\") >= 0 and data.find(rb"\u0000") >= 0
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """Nesting cannot be deeper than there are opening brackets. Where there are more, pairs are taken away level by level."""
+    if _opened(data) <= MAX_DEPTH:
+        return False
+    outside = _outside_texts(data, len(data))
+    assert outside is not None  # there cannot be more texts than bytes
+    brackets = outside.translate(_BRACKETS, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _opened(data: bytes) -> int:
@@ -133,27 +172,27 @@ def _check(value: Any) -> None:  # noqa: C901, PLR0912 (one branch a JSON type)
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
-        for one in level:
-            kind = type(one)
+        for item in level:
+            kind = type(item)
             if kind is str:
-                if "\0" in one:
+                if "\0" in item:
                     raise JsonFault("malformed_json", "a string contains NUL")
             elif kind is dict:
-                for key in one:
+                for key in item:
                     if type(key) is not str:
                         raise JsonFault("malformed_json", "a key is not a string")
                     if "\0" in key:
                         raise JsonFault("malformed_json", "a key contains NUL")
-                below += one.values() or _EMPTY
+                below += item.values() or _EMPTY
             elif kind is int:
-                if not -MAX_SAFE_INTEGER <= one <= MAX_SAFE_INTEGER:
+                if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
                     raise JsonFault("malformed_json", "an integer is beyond ±(2^53-1) and would change between readers")
             elif kind is list:
-                below += one or _EMPTY
+                below += item or _EMPTY
             elif kind is float:
-                if not isfinite(one):
+                if not isfinite(item):
                     raise JsonFault("malformed_json", "a number is too large for a double")
-            elif one is not None and kind is not bool:
+            elif item is not None and kind is not bool:
                 raise JsonFault("malformed_json", "a value is not of a JSON type")
         if not below:
             return

@@ -13,6 +13,8 @@ import jsonschema_rs
 
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 _IN_PLACE_ONE: Final = ("if", "then", "else", "not")
+COMBINATORS: Final = (*_IN_PLACE, *_IN_PLACE_ONE)
+"""Keywords that judge a value by schemas of its own."""
 _BY_NAME: Final = ("properties", "patternProperties", "$defs", "dependentSchemas")
 _ONE: Final = (
     "items",
@@ -32,7 +34,7 @@ _NEEDS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
 
 
 def faults_of(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Why this is no usable Draft 2020-12 schema; nothing when it is."""
+    """Why this is not a usable Draft 2020-12 schema; nothing when it is."""
     try:
         jsonschema_rs.Draft202012Validator(dict(schema), retriever=_refuse)
     except (ValueError, jsonschema_rs.ReferencingError) as fault:

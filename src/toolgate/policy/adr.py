@@ -36,7 +36,7 @@ def parse(file: str, data: bytes) -> Adr:
     """Read one record; `file` is its name. Raises: StartRefused: not UTF-8, or no record's name."""
     match = _FILE_NAME.fullmatch(file)
     if match is None:
-        raise StartRefused(f"{file} is no name of a decision record.\nCall it ADR-0001-some-title.md.")
+        raise StartRefused(f"{file} is not the name of a decision record.\nCall it ADR-0001-some-title.md.")
     try:
         head = read(data)
     except UnicodeDecodeError:
@@ -56,10 +56,12 @@ def load_directory(directory: Path | None, only: Collection[str] | None = None) 
         name = _FILE_NAME.fullmatch(path.name)
         if only is not None and name is not None and name[1] not in only:
             continue
-        one = parse(path.name, _read(path))
-        if one.id in found:
-            raise StartRefused(f"{one.id} is used by {found[one.id].file} and {path.name}.\nGive one a new number.")
-        found[one.id] = one
+        record = parse(path.name, _read(path))
+        if record.id in found:
+            raise StartRefused(
+                f"{record.id} is used by {found[record.id].file} and {path.name}.\nGive one a new number."
+            )
+        found[record.id] = record
     return found
 
 

@@ -17,6 +17,7 @@ from toolgate.policy import adr, contract
 from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file, load_manifest, narrow
 
 if TYPE_CHECKING:
+    from toolgate.kit.conditions.rules import CallRules
     from toolgate.policy.contract import Contract
     from toolgate.policy.manifest import Manifest
 
@@ -27,6 +28,8 @@ class Policy(Struct, frozen=True):
     manifest: Manifest
     adrs: Mapping[str, adr.Adr]
     lock: Contract
+    rules: Mapping[str, CallRules] = {}
+    """By tool, checked against the packs it is in force over."""
 
 
 def load_policy(directory: Path | None, tools: Collection[str] | None = None) -> Policy:
@@ -46,7 +49,7 @@ def load_decisions(directory: Path | None, tools: Collection[str] | None = None)
     if directory is None:
         return default, packaged
     if not directory.is_dir():
-        raise StartRefused(f"{directory} is no directory.\nMake it with `toolgate init`, or leave paths.policy out.")
+        raise StartRefused(f"{directory} is not a directory.\nMake it with `toolgate init`, or leave paths.policy out.")
     own = adr.load_directory(directory / ADR_FOLDER)
     manifest = narrow(default, load_manifest(directory / MANIFEST_FILE), own)
     return manifest, records_in_force(default, own, packaged)

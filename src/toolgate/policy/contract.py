@@ -16,8 +16,9 @@ import jsonschema_rs
 
 from toolgate.errors import StartRefused
 from toolgate.kit import canonical
-from toolgate.model import strictjson
+from toolgate.model import advertised, strictjson
 from toolgate.model.call import Tier
+from toolgate.model.offers import offered
 from toolgate.model.tool import Effect
 from toolgate.policy.adr import Adr
 from toolgate.policy.manifest import LOCK_FILE, default_file, read_json
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolgate.model.tool import Pack, Tool
-    from toolgate.policy.manifest import Manifest, Row
+    from toolgate.policy.manifest import Manifest, ManifestRow
 
-SCHEMA_VERSION: Final = "1.0.0"
+SCHEMA_VERSION: Final = "1.1.0"
 MAX_LOCK_BYTES: Final = 16 * 1024 * 1024
 """A tool takes some 5 KB; this is room for thousands."""
 
@@ -36,6 +37,8 @@ Contract = dict[str, Any]
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
+_FLAG: Final = {"type": "boolean"}
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _SCHEMA: Final = {"type": "object", "$ref": "https://json-schema.org/draft/2020-12/schema"}
 
 
@@ -60,6 +63,7 @@ _SHAPE: Final = _object(
                 "id": _TEXT,
                 "pack": _TEXT,
                 "description": _TEXT,
+                "annotations": _object({"title": _TEXT, **dict.fromkeys(_HINTS, _FLAG)}),
                 "inputSchema": _SCHEMA,
                 "outputSchema": _SCHEMA,
                 "x-tier": {"enum": get_args(Tier)},
@@ -99,8 +103,8 @@ def tool_entries(packs: Iterable[Pack], manifest: Manifest) -> list[dict[str, An
     return [
         _tool_entry(pack.name, tool, manifest.rows[tool.name])
         for pack in packs
-        for tool in pack.tools
-        if tool.name in manifest.rows
+        for tool in offered(pack)
+        if tool.name in manifest.rows and tool.foreign is None  # an adopted tool is locked by its pin
     ]
 
 
@@ -129,12 +133,20 @@ def assemble(
     return contract | {"digest": digest(contract)}
 
 
-def _tool_entry(pack: str, tool: Tool, row: Row) -> dict[str, Any]:
-    return {
+def _tool_entry(pack: str, tool: Tool, row: ManifestRow) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if tool.asks:
+        more["asks"] = sorted(row.asks & set(tool.asks))
+    if row.rules:
+        more["rules"] = [rule.as_json() for rule in row.rules]
+    if tool.kind == "resource":
+        more["uri"] = tool.offer.uri
+    return more | {
         "name": tool.name,
         "id": tool.canonical_id,
         "pack": pack,
         "description": tool.summary,
+        "annotations": advertised.hints(tool),
         "inputSchema": _plain(tool.input_schema),
         "outputSchema": _plain(tool.output_schema),
         "x-tier": row.tier,
@@ -170,7 +182,9 @@ def digest(value: Mapping[str, Any]) -> str:
 
 def render(contract: Contract) -> bytes:
     """The bytes of the lock: sorted keys, two spaces, a newline at the end."""
-    return strictjson.dumps_pretty(strictjson.loads(strictjson.dumps_sorted(contract), max_bytes=MAX_LOCK_BYTES))
+    return strictjson.dumps_pretty(
+        strictjson.loads(strictjson.dumps_sorted(contract), max_bytes=MAX_LOCK_BYTES, max_values=None)
+    )
 
 
 def read_lock(path: Path | None) -> Contract:
@@ -181,7 +195,7 @@ def read_lock(path: Path | None) -> Contract:
         raise StartRefused(f"{fault.args[0].partition(chr(10))[0]}\nMake it with `toolgate contract build`.") from None
     if not _validator().is_valid(lock):
         raise StartRefused(
-            f"{path or LOCK_FILE} is no contract of version {SCHEMA_VERSION}.\nMake it with `toolgate contract build`."
+            f"{path or LOCK_FILE} is not a contract of version {SCHEMA_VERSION}.\nMake it with `toolgate contract build`."
         )
     return lock
 

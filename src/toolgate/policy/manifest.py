@@ -5,17 +5,20 @@ The packaged manifest is the default. A deployment's own replaces it wholly but 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import jsonschema_rs
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolgate.errors import StartRefused
+from toolgate.kit.conditions.rules import RuleKind, RuleText
 from toolgate.model import strictjson
 
 if TYPE_CHECKING:
@@ -29,11 +32,13 @@ SCHEMA_FILE: Final = "policy-schema.json"
 LOCK_FILE: Final = "mcp-contract.json"
 FILES: Final = (MANIFEST_FILE, SCHEMA_FILE, LOCK_FILE)
 """What a policy directory holds. `toolgate init` copies all three."""
+MAX_MANIFEST_BYTES: Final = 4 * 1024 * 1024
+"""As many rows as the schema allows (forty upstreams of a hundred tools each), with long hints."""
 MAX_FAULTS: Final = 20
 """Faults told at once: enough to mend a file in one go, few enough to read."""
 
 
-class Row(Struct, frozen=True):
+class ManifestRow(Struct, frozen=True):
     """What the manifest says about one tool."""
 
     name: str
@@ -43,6 +48,22 @@ class Row(Struct, frozen=True):
     roles: frozenset[str]
     pack: str | None = None
     """Where the tool must come from; None leaves it open, for a tool that is only known to a deployment."""
+    effect: Literal["read"] | None = None
+    """For an adopted tool: a person says that a call changes nothing."""
+    asks: frozenset[str] = frozenset()
+    """What it may ask of a client in the middle of a call."""
+    rules: tuple[RuleText, ...] = ()
+    """What is refused although the role holds the tool."""
+    examples: tuple[Example, ...] = ()
+
+
+class Example(Struct, frozen=True):
+    """A call, and how the policy is meant to decide about it. `toolgate policy test` judges it."""
+
+    given: Mapping[str, Any]
+    """args, caller, environment, now: what is left out is empty, the row's first role, local, and now."""
+    expect: str
+    rule: str | None = None
 
 
 class Deprecation(Struct, frozen=True):
@@ -59,13 +80,15 @@ class Deprecation(Struct, frozen=True):
 
 class Manifest(Struct, frozen=True):
     version: str
-    rows: Mapping[str, Row]
+    rows: Mapping[str, ManifestRow]
     """By tool name. A tool that is not here is denied."""
     deprecations: tuple[Deprecation, ...] = ()
     withdrawn: frozenset[str] = frozenset()
     """Tools of the default that a deployment left out: not served, and not orphans."""
     demoted: frozenset[str] = frozenset()
     """Tools that a deployment holds to a lower tier than they were written for: the floor clamps what they say."""
+    source: str = MANIFEST_FILE
+    """Where it was read."""
 
 
 def default_file(name: str) -> Traversable:
@@ -75,7 +98,27 @@ def default_file(name: str) -> Traversable:
 
 def load_manifest(path: Path | None) -> Manifest:
     """Read a manifest file; None reads the packaged one. Raises: StartRefused: names the file, the row and the fix."""
-    return parse_manifest(read_json(path or default_file(MANIFEST_FILE)), str(path or MANIFEST_FILE))
+    place = path or default_file(MANIFEST_FILE)
+    found = read_json(place, max_bytes=MAX_MANIFEST_BYTES)
+    manifest = parse_manifest(found, str(path or MANIFEST_FILE))
+    return _with_lines(manifest, place) if any(row.rules for row in manifest.rows.values()) else manifest
+
+
+def _with_lines(manifest: Manifest, place: Path | Traversable) -> Manifest:
+    """Each rule with the line on which its name stands, for faults."""
+    text = place.read_text(encoding="utf-8")
+    rows = {
+        name: replace(row, rules=tuple(replace(rule, line=_line_of(text, name, rule.name)) for rule in row.rules))
+        for name, row in manifest.rows.items()
+    }
+    return replace(manifest, rows=rows)
+
+
+def _line_of(text: str, row: str, rule: str) -> int:
+    """0: not where one would look."""
+    begins = re.search(rf'"name"\s*:\s*"{re.escape(row)}"', text)
+    found = begins and re.compile(rf'"name"\s*:\s*"{re.escape(rule)}"').search(text, begins.end())
+    return text.count("\n", 0, found.start()) + 1 if found else 0
 
 
 def read_json(source: Path | Traversable, *, max_bytes: int = strictjson.MAX_BYTES) -> Any:
@@ -83,7 +126,7 @@ def read_json(source: Path | Traversable, *, max_bytes: int = strictjson.MAX_BYT
     try:
         with source.open("rb") as file:
             data = file.read(max_bytes + 1)
-        return strictjson.loads(data, max_bytes=max_bytes)
+        return strictjson.loads(data, max_bytes=max_bytes, max_values=None)
     except OSError as fault:
         raise StartRefused(
             f"{source} cannot be read ({fault.strerror or type(fault).__name__}).\nPut the file there, or name another place."
@@ -105,25 +148,36 @@ def parse_manifest(content: Any, source: str) -> Manifest:
     ]
     if faults:
         raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults) + ".\nMend these places.")
-    rows: dict[str, Row] = {}
+    rows: dict[str, ManifestRow] = {}
     for item in content["tools"]:
         row = _row(item)
         if row.name in rows:
             raise StartRefused(f"{source} has two rows for {row.name}.\nKeep one.")
+        if len({rule.name for rule in row.rules}) != len(row.rules):
+            raise StartRefused(f"{source}: row {row.name} has two rules of one name.\nRename one.")
         rows[row.name] = row
     deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
-    return Manifest(content["version"], rows, deprecations)
+    return Manifest(content["version"], rows, deprecations, source=source)
 
 
-def _row(item: Mapping[str, Any]) -> Row:
-    return Row(
+def _row(item: Mapping[str, Any]) -> ManifestRow:
+    return ManifestRow(
         name=item["name"],
         tier=item["x-tier"],
         adr=item.get("x-adr"),
         hint=item["x-visibilityHint"],
         roles=frozenset(item["x-roles"]),
         pack=item.get("x-pack"),
+        effect=item.get("x-effect"),
+        asks=frozenset(item.get("x-asks", ())),
+        rules=tuple(_rule(each) for each in item.get("x-rules", ())),
+        examples=tuple(Example(each["given"], each["expect"], each.get("rule")) for each in item.get("x-examples", ())),
     )
+
+
+def _rule(item: Mapping[str, Any]) -> RuleText:
+    kind: RuleKind = "deny" if "deny" in item else "require-approval"
+    return RuleText(item["name"], kind, item[kind], item.get("text", ""), item.get("approvers", 1))
 
 
 def _deprecation(item: Mapping[str, str], source: str) -> Deprecation:
@@ -145,7 +199,14 @@ def _fault(error: jsonschema_rs.ValidationError, content: Any) -> str:
         name = item.get("name") if isinstance(item, dict) else None
         row = name if isinstance(name, str) else str(path[1])
         place = ": ".join([f"row {row[:64]}", *(str(part) for part in path[2:3])])
-    return f"{place or 'the manifest'}: {error.message[:200]}"
+    fix = _FIXES.get(error.message, "")
+    return f"{place or 'the manifest'}: {error.message[:200]}{fix}"
+
+
+_FIXES: Final = {
+    '"x-roles" is a required property': ' (name who may call the tool, such as ["committer", "admin"]: what is absent denies)'
+}
+"""What to write where a row of another server's manifest lacks it."""
 
 
 def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None = None) -> Manifest:
@@ -164,10 +225,12 @@ def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None 
             _check_narrower(base, row)
     demoted = {name for name, row in own.rows.items() if name in default.rows and row.tier != default.rows[name].tier}
     withdrawn = default.rows.keys() - own.rows.keys()
-    return Manifest(own.version, own.rows, own.deprecations, frozenset(withdrawn), frozenset(demoted))
+    return replace(own, withdrawn=frozenset(withdrawn), demoted=frozenset(demoted))
 
 
-def _check_narrower(base: Row, row: Row) -> None:
+def _check_narrower(base: ManifestRow, row: ManifestRow) -> None:
+    if row.effect is not None:
+        raise StartRefused(f"row {row.name}: x-effect is for tools of upstreams; this one's code says it.\nRemove it.")
     if row.tier == "authoritative" and base.tier != "authoritative":
         raise StartRefused(
             f"row {row.name}: the packaged policy holds it experimental.\nA deployment may only lower a tier."
@@ -177,6 +240,15 @@ def _check_narrower(base: Row, row: Row) -> None:
         raise StartRefused(
             f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy.\nRemove the role."
         )
+    if row.asks - base.asks:
+        raise StartRefused(f"row {row.name}: x-asks allows more than the packaged policy.\nRemove what it adds.")
+    own = {rule.name: rule.as_json() for rule in row.rules}
+    missing = [rule.name for rule in base.rules if own.get(rule.name) != rule.as_json()]
+    if missing:
+        raise StartRefused(
+            f"row {row.name}: the packaged rule {', '.join(missing)} is missing or different.\n"
+            "A deployment may add rules, and must keep those of the packaged policy."
+        )
     if row.pack != base.pack:
         raise StartRefused(f'row {row.name}: its tool comes from pack {base.pack}.\nWrite "x-pack": "{base.pack}".')
     if row.adr is not None and row.adr != base.adr:
@@ -185,7 +257,7 @@ def _check_narrower(base: Row, row: Row) -> None:
         )
 
 
-def _check_new(row: Row, default: Manifest, own_adrs: Mapping[str, Adr]) -> None:
+def _check_new(row: ManifestRow, default: Manifest, own_adrs: Mapping[str, Adr]) -> None:
     """A tool of a stranger's pack: advisory, or backed by a document of the deployment itself."""
     if row.adr is not None and row.adr in {base.adr for base in default.rows.values()}:
         raise StartRefused(

@@ -1,4 +1,4 @@
-"""The five manifest rules (document 001), and what of them stops a server from starting.
+"""The five manifest rules (ADR-0002), and what of them stops a server from starting.
 
 | rule                | what it finds                                        | severity |
 |---------------------|------------------------------------------------------|----------|
@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.model.envelope import L0_ONLY_CODES
+from toolgate.model.offers import offered
 from toolgate.policy import contract as contracts
 from toolgate.policy import schemadiff
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Pack, Tool
     from toolgate.policy.adr import Adr
     from toolgate.policy.contract import Contract
-    from toolgate.policy.manifest import Manifest, Row
+    from toolgate.policy.manifest import Manifest, ManifestRow
 
 Severity = Literal["fatal", "drift", "warning"]
 
@@ -65,7 +66,7 @@ class Breach(Struct, frozen=True):
 
 def judge(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Adr], lock: Contract | None) -> list[Breach]:
     """All five rules, in the order of the table; without a lock (it is about to be built) the third finds nothing."""
-    tools = [tool for pack in packs for tool in pack.tools]
+    tools = [tool for pack in packs for tool in offered(pack)]
     live = [(tool, manifest.rows[tool.name]) for tool in tools if tool.name in manifest.rows]
     breaches = list(_code_without_policy(packs, manifest))
     breaches += _policy_without_code(tools, manifest, lock)
@@ -91,7 +92,7 @@ def check_start(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Ad
     intended = [breach.subject for breach in breaches]
     if intended:
         warnings.append(f"pre-declared in the manifest, with no tool yet: {', '.join(intended)}")
-    demoted = sorted(manifest.demoted & {tool.name for pack in packs for tool in pack.tools})
+    demoted = sorted(manifest.demoted & {tool.name for pack in packs for tool in offered(pack)})
     if demoted:
         warnings.append(f"held to experimental here, so that what they decide is advice: {', '.join(demoted)}")
     return warnings
@@ -99,8 +100,10 @@ def check_start(packs: Sequence[Pack], manifest: Manifest, adrs: Mapping[str, Ad
 
 def _code_without_policy(packs: Iterable[Pack], manifest: Manifest) -> Iterator[Breach]:
     for pack in packs:
-        for tool in pack.tools:
+        for tool in offered(pack):
             row = manifest.rows.get(tool.name)
+            if row is None and tool.foreign is not None:
+                continue  # pinned and not given to anyone: not served
             if row is None and tool.name not in manifest.withdrawn:
                 fault = "has no row in the policy manifest."
                 fix = "Add a row to mcp-tools.policy.json, or disable the pack."
@@ -113,7 +116,7 @@ def _code_without_policy(packs: Iterable[Pack], manifest: Manifest) -> Iterator[
 
 
 def _policy_without_code(tools: Iterable[Tool], manifest: Manifest, lock: Contract | None) -> Iterator[Breach]:
-    # A row of a pack that is only not enabled here is known to the lock: that is no declaration of intent.
+    # A row of a pack that is only not enabled here is known to the lock: that is not a declaration of intent.
     known = {tool.name for tool in tools} | {entry["name"] for entry in (lock or {}).get("tools", ())}
     for name in sorted(manifest.rows.keys() - known):
         yield Breach(
@@ -170,7 +173,7 @@ def _same(was: Mapping[str, Any], now: Mapping[str, Any], key: str) -> bool:
     return key in was and key in now and schemadiff.same(was[key], now[key])
 
 
-def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Breach]:
+def _tier1_without_adr(row: ManifestRow, adrs: Mapping[str, Adr]) -> Iterator[Breach]:
     if row.tier != "authoritative":
         return
     if row.adr is None:
@@ -189,7 +192,7 @@ def _tier1_without_adr(row: Row, adrs: Mapping[str, Adr]) -> Iterator[Breach]:
     )
 
 
-def _tier2_claims_l0(tool: Tool, row: Row, manifest: Manifest) -> Iterator[Breach]:
+def _tier2_claims_l0(tool: Tool, row: ManifestRow, manifest: Manifest) -> Iterator[Breach]:
     if row.tier != "experimental":
         return
     claims = [f'its hint says "{word}"' for word in _CLAIMS if word in _folded(row.hint)]

@@ -14,9 +14,9 @@ from toolgate.model import strictjson
 
 Kind = Literal["breaking", "widening", "text-only"]
 Side = Literal["argument", "result"]
-Told = tuple[Kind, str, str]
+Difference = tuple[Kind, str, str]
 
-_TEXT: Final = frozenset({"title", "description", "examples", "$comment"})
+_TEXT: Final = frozenset({"title", "description", "examples", "$comment", "x-allowed"})
 _CEILINGS: Final = frozenset({"maxLength", "maximum", "exclusiveMaximum", "maxItems", "maxProperties"})
 _FLOORS: Final = frozenset({"minLength", "minimum", "exclusiveMinimum", "minItems", "minProperties"})
 _FORMS: Final = frozenset({"pattern", "format", "multipleOf"})
@@ -28,7 +28,7 @@ _VALUES: Final = frozenset({"enum", "const"})
 _ABSENT: Final = object()
 
 
-def schema_changes(old: Any, new: Any, *, side: Side, path: str = "") -> Iterator[Told]:
+def schema_changes(old: Any, new: Any, *, side: Side, path: str = "") -> Iterator[Difference]:
     if same(old, new):
         return
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
@@ -60,7 +60,7 @@ def _name(side: Side, path: str) -> str:
     return f"{side}:{path}" if path else f"{side}s" if side == "argument" else side
 
 
-def _keyword(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Told]:
+def _keyword(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Difference]:
     what = _name(side, path)
     if key in _TEXT:
         yield "text-only", what, f"{key} of {what} reads differently"
@@ -164,7 +164,7 @@ _NARROWS: Final[Mapping[str, Callable[[Any, Any, Side], bool]]] = {
 """Does the new value take something away from callers? What is not listed always does."""
 
 
-def _values(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Told]:
+def _values(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Difference]:
     what, before, after = _name(side, path), _allowed(old), _allowed(new)
     if before is None or after is None:
         narrows = side == "argument" and before is None
@@ -185,7 +185,7 @@ def _allowed(schema: Mapping[str, Any]) -> frozenset[str] | None:
     return None if values is None else frozenset(strictjson.dumps_sorted(value).decode() for value in values)
 
 
-def _properties(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Told]:
+def _properties(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Difference]:
     before, after = old.get("properties", {}), new.get("properties", {})
     for name in sorted(before.keys() | after.keys()):
         inner = f"{path}.{name}" if path else name
@@ -205,7 +205,7 @@ def _took_any_name(schema: Mapping[str, Any]) -> bool:
     return not closed or "patternProperties" in schema
 
 
-def _required(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Told]:
+def _required(old: Mapping[str, Any], new: Mapping[str, Any], side: Side, path: str) -> Iterator[Difference]:
     """Only for names on both sides: a name that comes or goes is told with the properties."""
     before, after = set(old.get("required", ())), set(new.get("required", ()))
     known = old.get("properties", {}).keys() & new.get("properties", {}).keys()
@@ -224,7 +224,7 @@ def _certain(*, now: bool) -> str:
     return "is always there now" if now else "is no longer always there"
 
 
-def _branches(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Told]:
+def _branches(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Difference]:
     old = [] if before is _ABSENT else before
     new = [] if after is _ABSENT else after
     what = _name(side, path)
@@ -236,7 +236,7 @@ def _branches(key: str, before: Any, after: Any, side: Side, path: str) -> Itera
     yield "widening" if wider else "breaking", what, f"{key} of {what} has {len(new)} branches instead of {len(old)}"
 
 
-def _named(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Told]:
+def _named(key: str, before: Any, after: Any, side: Side, path: str) -> Iterator[Difference]:
     old = {} if before is _ABSENT else before
     new = {} if after is _ABSENT else after
     what = _name(side, path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_URL_CHARS: Final = 1024
-"""Characters: document 000's bound for a target; a redirect gets no more."""
+"""Characters of a target; a redirect gets no more."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 Address = IPv4Address | IPv6Address
@@ -122,7 +122,7 @@ def parse_address(text: str) -> Address:
     return inner or address
 
 
-class Target(Struct, frozen=True):
+class UrlTarget(Struct, frozen=True):
     """One URL, taken apart once. `path` starts with `/` and carries the query."""
 
     scheme: str
@@ -153,14 +153,14 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _QUAD = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 DOT_SEGMENT = re.compile(r"(?:^|[/\\]|%2[fF]|%5[cC])(?:\.|%2[eE]){2}(?:$|[/\\?#;]|%2[fF]|%5[cC])")
-"""A `..` segment, also percent-encoded: a path that climbs is never what an author deployed (decision 56)."""
+"""A `..` segment, also percent-encoded: a path that climbs is never what an author deployed."""
 
 
 def _invalid(text: str) -> ToolError:
     return ToolError("INVALID_TARGET", text)
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> UrlTarget:
     """Read a URL by the narrow grammar. Raises ToolError INVALID_TARGET naming the rule, never the text."""
     if len(url) > MAX_URL_CHARS:
         raise _invalid(f"the URL is longer than {MAX_URL_CHARS} characters")
@@ -181,7 +181,7 @@ def parse_target(url: str) -> Target:
     if not 1 <= port <= 65535:
         raise _invalid("the URL's port is not between 1 and 65535")
     path = rest if rest.startswith("/") else f"/{rest}"
-    return Target(scheme, _host(parts[1]), port, quote(path, safe="%/:?#[]@!$&'()*+,;=~-._"))
+    return UrlTarget(scheme, _host(parts[1]), port, quote(path, safe="%/:?#[]@!$&'()*+,;=~-._"))
 
 
 def _host(text: str) -> str:
@@ -204,7 +204,7 @@ def _host(text: str) -> str:
     return name
 
 
-def join(base: Target, reference: str) -> Target:
+def join(base: UrlTarget, reference: str) -> UrlTarget:
     """The address that `reference` (a Location header, a link) means on the page at `base`, read as strictly as any."""
     if len(reference) > MAX_URL_CHARS or _UNSAFE.search(reference):
         raise _invalid("a link or redirect is too long or contains characters that must be percent-encoded")

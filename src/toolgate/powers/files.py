@@ -1,4 +1,4 @@
-"""The workspace: the only files a tool can touch (decision 56).
+"""The workspace: the only files a tool can touch (ADR-0011).
 
 Every path is walked component by component from one open directory descriptor, each step with O_NOFOLLOW, so that a
 link, swapped in at any moment, can refuse a call but never lead it outside. What is opened is checked by its
@@ -8,11 +8,14 @@ descriptor, not by its name: only regular files are read or replaced.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
+import shutil
 import stat
 import unicodedata
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from toolgate.errors import ToolError
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_PATH: Final = 1024
-"""Characters in a path: document 000's bound for every path argument."""
+"""Characters in a path: the bound of every path argument."""
 MAX_DEPTH: Final = 32
 """Directory levels below the workspace: bounds `walk`, and no project here is deeper than 8."""
 
@@ -35,6 +38,9 @@ _CREATE_FILE: Final = _OPEN | os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 _LINK_REFUSED: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NEW: Final = ".new"
+_ATTEMPTS: Final = 8
+"""To make a hidden directory that nobody takes away in the same moment: a second one is rare, a third unheard of."""
 
 
 class Workspace:
@@ -63,7 +69,7 @@ class Workspace:
     def is_dir(self, path: str) -> bool:
         return self._kind(path, stat.S_ISDIR)
 
-    def walk(self, path: str = ".", *, max_files: int = 10_000) -> Iterator[FileEntry]:
+    def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
         """Raises ToolError FILE_TOO_LARGE when there are more files or levels: half a list would be a wrong answer."""
         found: list[FileEntry] = []
         pending = [tuple(_parts(path))]
@@ -74,13 +80,15 @@ class Workspace:
             shown = "/".join(parts) or "."
             with self._directory(parts, shown) as descriptor, _translated(shown), os.scandir(descriptor) as entries:
                 for entry in entries:
-                    if entry.name.startswith("."):
+                    if entry.name.startswith(".") and not everything:
                         continue
+                    is_link = entry.is_symlink()
                     if entry.is_dir(follow_symlinks=False):
                         pending.append((*parts, entry.name))
-                    elif entry.is_file(follow_symlinks=False):
+                    elif entry.is_file(follow_symlinks=False) or (is_link and everything):
                         info = entry.stat(follow_symlinks=False)
-                        found.append(FileEntry("/".join((*parts, entry.name)), info.st_size, info.st_mtime))
+                        whole = "/".join((*parts, entry.name))
+                        found.append(FileEntry(whole, info.st_size, info.st_mtime, is_link))
                     if len(found) + len(pending) > max_files:
                         raise ToolError("FILE_TOO_LARGE", f"{path} holds more than {max_files} files")
         return iter(sorted(found, key=lambda entry: entry.path))
@@ -106,31 +114,36 @@ class Workspace:
                     os.unlink(temporary, dir_fd=parent)
 
     def create_tree(self, directory: str, files: Mapping[str, bytes]) -> None:
-        """mkdir is the claim, not the rename of a finished directory: a rename replaces an empty one silently."""
+        """Made under a hidden name and moved into place when it is whole, so that a kill leaves nothing half-made.
+
+        mkdir is the claim, and the move replaces the empty directory that it made: a move alone would also replace somebody
+        else's empty one, silently.
+        """
         parts = _parts(directory)
         inner = {file: _parts(file) for file in files}
         if not all(inner.values()):
             raise _invalid("every file of a tree has a name")
         with self._parent(parts, directory) as (parent, name), _translated(directory):
-            try:
-                os.mkdir(name, 0o755, dir_fd=parent)
-            except FileExistsError:
-                raise ToolError("DIRECTORY_EXISTS", "Directory already exists") from None
-            made: list[tuple[str, ...]] = []
-            try:
-                descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
+            _sweep(parent, name)
+            if _is_there(parent, name):
+                raise ToolError("DIRECTORY_EXISTS", "Directory already exists")
+            with _hidden(parent, name) as (hidden, descriptor):
+                for file, data in files.items():
+                    _plant(descriptor, inner[file], data)
+                os.fsync(descriptor)
                 try:
-                    for file, data in files.items():
-                        _plant(descriptor, inner[file], data, made)
-                    os.fsync(descriptor)
-                except BaseException:
-                    _uproot(descriptor, made)
+                    os.mkdir(name, 0o755, dir_fd=parent)
+                except FileExistsError:
+                    raise ToolError("DIRECTORY_EXISTS", "Directory already exists") from None
+                try:
+                    os.rename(hidden, name, src_dir_fd=parent, dst_dir_fd=parent)
+                except BaseException as fault:
+                    with suppress(OSError):
+                        os.rmdir(name, dir_fd=parent)
+                    if isinstance(fault, OSError) and fault.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                        # Somebody found the claimed directory and wrote into it before we moved: it is theirs as well.
+                        raise ToolError("DIRECTORY_EXISTS", "Directory already exists") from None
                     raise
-                finally:
-                    os.close(descriptor)
-            except BaseException:
-                os.rmdir(name, dir_fd=parent)
-                raise
             os.fsync(parent)
 
     def _kind(self, path: str, is_kind: Callable[[int], bool]) -> bool:
@@ -166,6 +179,19 @@ class ReadOnlyWorkspace:
         self.is_file = workspace.is_file
         self.is_dir = workspace.is_dir
         self.walk = workspace.walk
+
+
+@contextmanager
+def open_directory(directory: Path) -> Iterator[Workspace]:
+    """For a person's command, which names a directory of its own. Raises ToolError FILE_NOT_FOUND."""
+    try:
+        files = Workspace(directory)
+    except OSError:
+        raise ToolError("FILE_NOT_FOUND", f"{directory} is not a directory that can be opened", missing=True) from None
+    try:
+        yield files
+    finally:
+        files.close()
 
 
 def _parts(path: str) -> list[str]:
@@ -257,22 +283,79 @@ def _write_new(parent: int, name: str, data: bytes, mode: int = 0o644) -> None:
         os.close(descriptor)
 
 
-def _plant(root: int, parts: Sequence[str], data: bytes, made: list[tuple[str, ...]]) -> None:
-    """Write one file of a new tree and the directories above it; `made` grows before a step that may fail half-way."""
+def _plant(root: int, parts: Sequence[str], data: bytes) -> None:
+    """Write one file of a new tree and the directories above it."""
     for level in range(1, len(parts)):
         with _descend(root, parts[: level - 1]) as parent, suppress(FileExistsError):
             os.mkdir(parts[level - 1], 0o755, dir_fd=parent)
-            made.append((*parts[:level], ""))
-    made.append(tuple(parts))
     with _descend(root, parts[:-1]) as parent:
         _write_new(parent, parts[-1], data)
         os.fsync(parent)
 
 
-def _uproot(root: int, made: Sequence[tuple[str, ...]]) -> None:
-    """Remove what `_plant` made, newest first. A trailing empty component marks a directory."""
-    for parts in reversed(made):
-        is_directory = not parts[-1]
-        path = parts[:-1] if is_directory else parts
-        with suppress(FileNotFoundError), _descend(root, path[:-1]) as parent:
-            (os.rmdir if is_directory else os.unlink)(path[-1], dir_fd=parent)
+def _prefix(name: str) -> str:
+    """Of the hidden names that a tree of this name is made under; a digest, because the name may be as long as names get."""
+    return f".{sha256(name.encode()).hexdigest()[:16]}."
+
+
+@contextmanager
+def _hidden(parent: int, name: str) -> Iterator[tuple[str, int]]:
+    """A new hidden directory, locked while it is being filled; gone afterwards, unless it was moved."""
+    for _ in range(_ATTEMPTS):
+        hidden = f"{_prefix(name)}{secrets.token_hex(8)}{_NEW}"
+        os.mkdir(hidden, 0o755, dir_fd=parent)
+        # Between the two, another caller's sweep may take it for a dead one: then it is gone, and we make another.
+        with suppress(FileNotFoundError):
+            descriptor = _locked(parent, hidden, if_possible=True)
+            if descriptor is not None:
+                break
+    else:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+    try:
+        yield hidden, descriptor
+    finally:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(hidden, dir_fd=parent)
+        os.close(descriptor)
+
+
+def _sweep(parent: int, name: str) -> None:
+    """Remove what a killed process left of a tree of this name; what a live one is filling is locked."""
+    for entry in os.listdir(parent):
+        if not (entry.startswith(_prefix(name)) and entry.endswith(_NEW)):
+            continue
+        with suppress(FileNotFoundError, NotADirectoryError):
+            descriptor = _locked(parent, entry)
+            if descriptor is None:
+                continue
+            try:
+                shutil.rmtree(entry, dir_fd=parent)
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=parent)  # its claim, if it got so far; a directory that holds anything stays
+            finally:
+                os.close(descriptor)
+
+
+def _locked(parent: int, name: str, *, if_possible: bool = False) -> int | None:
+    """The open directory, locked for as long as it is open; None when somebody else holds it, or has removed it.
+
+    `if_possible`: also where the file system has no locks. Then nothing is ever swept, and nothing taken for dead.
+    """
+    descriptor = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(descriptor))
+    except (BlockingIOError, FileNotFoundError):
+        ours = False
+    except OSError:
+        ours = if_possible
+    if not ours:
+        os.close(descriptor)
+    return descriptor if ours else None
+
+
+def _is_there(parent: int, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+        return True
+    return False

@@ -1,7 +1,7 @@
-"""Jobs: what goes on after the call that started it has been answered, such as a dev server.
+"""Jobs: what goes on after the call that started it has been answered.
 
-One keeper in a process knows how to start each kind; a caller sees and stops only its own jobs. A job that nobody used
-for a while is ended, and shutdown ends all.
+One keeper in a process knows how to start each kind that a pack declares; a caller sees and stops only its own jobs, an admin
+everybody's, each pack those it started. A job that nobody used for a while is ended, and shutdown ends all.
 """
 
 from __future__ import annotations
@@ -9,59 +9,51 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import Struct
 
 from toolgate.errors import ToolError
-from toolgate.model.powers import JobInfo, Site
+from toolgate.model.powers import JobInfo
+from toolgate.model.tool import JobRun
 
 IDLE_TIMEOUT_S: Final = 1800.0
-"""Seconds without a visitor: a forgotten dev server holds a port and serves files to everyone on the machine."""
+"""Seconds without use: a forgotten dev server holds a port and serves files to everyone on the machine."""
 SWEEP_S: Final = 15.0
 """Seconds between two looks at what is idle."""
 MAX_JOBS: Final = 64
 """In one process, over all callers."""
 
 
-class Running(Protocol):
-    """A job under way."""
-
-    details: Mapping[str, Any]
-
-    def idle_s(self) -> float:
-        """Seconds since somebody last used it; 0 while somebody does."""
-        ...
-
-    async def stop(self) -> None: ...
-
-
-Starter = Callable[[Site], Awaitable[Running]]
+Starter = Callable[[Any], Awaitable[JobRun]]
+Kind = tuple[str, str]
+"""A pack's name, and the kind as the pack calls it."""
 
 
 class _Job(Struct, frozen=True):
     info: JobInfo
-    running: Running
+    pack: str
+    running: JobRun
 
 
 class JobKeeper:
     """All jobs of this process. Used from the event loop only."""
 
-    def __init__(self, kinds: Mapping[str, Starter], *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
+    def __init__(self, kinds: Mapping[Kind, Starter], *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         self._kinds = kinds
         self._idle_timeout_s = idle_timeout_s
         self._jobs: dict[str, _Job] = {}
-        self._starting: list[tuple[str, str]] = []
+        self._starting: list[tuple[str, Kind]] = []
         self._sweeper: asyncio.Task[None] | None = None
 
-    def of(self, owner: str) -> OwnJobs:
-        return OwnJobs(lambda: self, owner)
+    def of(self, pack: str, owner: str, *, sees_all: bool = False) -> OwnJobs:
+        return OwnJobs(lambda: self, pack, owner, sees_all=sees_all)
 
-    async def start(self, owner: str, kind: str, options: Site, limit: int) -> JobInfo:
+    async def start(self, owner: str, kind: Kind, options: Any, limit: int) -> JobInfo:
         starter = self._kinds.get(kind)
         if starter is None:
-            raise ToolError("UNAVAILABLE", f"this server cannot run a {kind}")
-        mine = sum(job.info.owner == owner and job.info.kind == kind for job in self._jobs.values())
+            raise ToolError("UNAVAILABLE", f"this server cannot run a {kind[1]}")
+        mine = sum(job.info.owner == owner and (job.pack, job.info.kind) == kind for job in self._jobs.values())
         # What is still starting counts: otherwise twenty calls at once would all find room.
         if mine + self._starting.count((owner, kind)) >= limit:
             raise ToolError("TOO_MANY_JOBS", f"you have {limit} of these running; stop one first")
@@ -72,18 +64,23 @@ class JobKeeper:
             running = await starter(options)
         finally:
             self._starting.remove((owner, kind))
-        info = JobInfo(secrets.token_hex(8), kind, owner, dict(running.details))
-        self._jobs[info.id] = _Job(info, running)
+        info = JobInfo(secrets.token_hex(8), kind[1], owner, dict(running.details))
+        self._jobs[info.id] = _Job(info, kind[0], running)
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
         return info
 
-    def owned(self, owner: str, kind: str) -> list[JobInfo]:
-        return [job.info for job in self._jobs.values() if job.info.owner == owner and job.info.kind == kind]
+    def owned(self, owner: str | None, kind: Kind) -> list[JobInfo]:
+        """None: everybody's."""
+        return [
+            job.info
+            for job in self._jobs.values()
+            if owner in (None, job.info.owner) and (job.pack, job.info.kind) == kind
+        ]
 
-    async def stop(self, owner: str, job_id: str) -> bool:
+    async def stop(self, owner: str | None, pack: str, job_id: str) -> bool:
         job = self._jobs.get(job_id)
-        if job is None or job.info.owner != owner:
+        if job is None or job.pack != pack or owner not in (None, job.info.owner):
             return False
         del self._jobs[job_id]
         await job.running.stop()
@@ -100,7 +97,7 @@ class JobKeeper:
     async def end_idle(self) -> None:
         for job in list(self._jobs.values()):
             if job.running.idle_s() > self._idle_timeout_s:
-                await self.stop(job.info.owner, job.info.id)
+                await self.stop(job.info.owner, job.pack, job.info.id)
 
     async def _sweep(self) -> None:
         while True:
@@ -109,19 +106,21 @@ class JobKeeper:
 
 
 class OwnJobs:
-    """The keeper as one caller sees it: `toolgate.model.powers.Jobs`."""
+    """The keeper as one caller of one pack sees it: `toolgate.model.powers.Jobs`."""
 
-    __slots__ = ("_keeper", "_owner")
+    __slots__ = ("_keeper", "_owner", "_pack", "_seen")
 
-    def __init__(self, keeper: Callable[[], JobKeeper], owner: str) -> None:
+    def __init__(self, keeper: Callable[[], JobKeeper], pack: str, owner: str, *, sees_all: bool = False) -> None:
         self._keeper = keeper
+        self._pack = pack
         self._owner = owner
+        self._seen = None if sees_all else owner
 
-    async def start(self, kind: str, options: Site, *, limit: int) -> JobInfo:
-        return await self._keeper().start(self._owner, kind, options, limit)
+    async def start(self, kind: str, options: Any, *, limit: int) -> JobInfo:
+        return await self._keeper().start(self._owner, (self._pack, kind), options, limit)
 
     def list(self, kind: str) -> Sequence[JobInfo]:
-        return self._keeper().owned(self._owner, kind)
+        return self._keeper().owned(self._seen, (self._pack, kind))
 
     async def stop(self, job_id: str) -> bool:
-        return await self._keeper().stop(self._owner, job_id)
+        return await self._keeper().stop(self._seen, self._pack, job_id)

@@ -1,7 +1,11 @@
-"""Signing keys by name, from one directory outside the workspace (decision 60).
+"""Signing keys by name, from one directory outside the workspace.
 
 Callers name a key and get signatures; the secret bytes leave only through `seed`, which exists for the VRF. Five forms
 are read because people bring keys from elsewhere; one is written. What is not certainly an Ed25519 key is refused.
+
+A key has one use, and signs for no other: a signature over bytes that somebody chose must never count as a vote. Whose use a
+key has, is said by `NAME.use` beside it; else by the pack that is configured with its name; else by its first use, which is
+then written down. Which uses there are, is the packs' business.
 """
 
 from __future__ import annotations
@@ -9,8 +13,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import stat
 from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -26,14 +33,13 @@ from cryptography.hazmat.primitives.serialization import (
 
 from toolgate.errors import StartRefused, ToolError
 from toolgate.kit import ed25519
+from toolgate.model.tool import USE_FORM
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Mapping
 
 MAX_KEY_BYTES: Final = 16 * 1024
 """A PKCS#8 or OpenSSH file of one Ed25519 key is under 500 bytes."""
-HOME_PREFIX: Final = "~/.lra/"
-"""Document 000 writes `~/.lra/NAME`: it means NAME in the key directory, wherever that is."""
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PEM: Final = b"-----BEGIN PRIVATE KEY-----"
 _OPENSSH: Final = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -43,27 +49,104 @@ _HEX: Final = re.compile(rb"(?:[0-9a-fA-F]{64}){1,2}")
 class KeyDirectory:
     """The keys of one directory. Reads on each use, so a key that is removed or replaced counts at once."""
 
-    def __init__(self, directory: Path, *, workspace: Path | None = None) -> None:
-        """Raises: StartRefused: the directory lies inside the workspace, where tools and dev servers read."""
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        workspace: Path | None = None,
+        uses: Mapping[str, str] = MappingProxyType({}),
+        states: bool = True,
+    ) -> None:
+        """`uses`: name -> use, as the packs are configured. `states`: may a use be written down beside a key?
+
+        Raises: StartRefused: the directory lies inside the workspace, where tools and dev servers read.
+        """
         if workspace is not None and directory.resolve().is_relative_to(workspace.resolve()):
             raise StartRefused("The key directory lies inside the workspace. Set paths.secrets to a place outside it.")
         self._directory = directory
-        self._temporary: dict[str, bytes] = {}
+        self._uses = uses
+        self._states = states
+        self._temporary: dict[str, tuple[str, bytes]] = {}
 
-    def seed(self, name: str) -> bytes:
-        """The 32 secret bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT, INVALID_PATH."""
-        if name in self._temporary:
-            return self._temporary[name]
-        return parse_key(_read_private(self._directory / _plain_name(name)))
+    @property
+    def place(self) -> str:
+        return str(self._directory)
+
+    def seed(self, name: str, *, use: str, named: str = "") -> bytes:
+        """The 32 secret bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT, INVALID_PATH, WRONG_KEY_USE."""
+        secret = self._secret(name)
+        if named:
+            self._refuse_another(named, name, secret)
+        stated = self._use_of(name, use)
+        if stated != use:
+            raise ToolError(
+                "WRONG_KEY_USE",
+                f"the key {name} is for {stated}, not for {use}; name or make a key for {use}",
+            )
+        return secret
 
     def public_key(self, name: str) -> bytes:
-        return ed25519.public_key(self.seed(name))
+        """Of a key for any use: to know a key is not to use it."""
+        return ed25519.public_key(self._secret(name))
 
-    def sign(self, name: str, message: bytes) -> bytes:
-        return ed25519.sign(self.seed(name), message)
+    def sign(self, name: str, message: bytes, *, use: str) -> bytes:
+        return ed25519.sign(self.seed(name, use=use), message)
 
-    def temporary(self, name: str) -> bytes:
-        return ed25519.public_key(self._temporary.setdefault(name, secrets.token_bytes(ed25519.SEED_BYTES)))
+    def _secret(self, name: str) -> bytes:
+        if name in self._temporary:
+            return self._temporary[name][1]
+        path = self._directory / _plain_name(name)
+        try:
+            return parse_key(_read_private(path))
+        except ToolError as fault:
+            if not fault.missing:
+                raise
+            raise ToolError(
+                "KEY_NOT_FOUND", f"{fault.text}: there is no {name} in {self.place}", missing=True
+            ) from None
+
+    def _refuse_another(self, named: str, name: str, secret: bytes) -> None:
+        """Raises ToolError KEY_NOT_FOUND: a file of this path is there and is another key than ours of its name."""
+        own = Path(named).expanduser()
+        if not os.path.lexists(own):
+            return
+        try:
+            is_same = parse_key(_read_private(own)) == secret
+        except ToolError:
+            is_same = False
+        if not is_same:
+            text = (
+                f"Key file not found: {named} is a file of its own, and the keys that sign here are in {self.place}; to "
+                f"sign with that one: install -m 600 {named} {shlex.quote(self.place)}/; to sign with the other, say {name}"
+            )
+            raise ToolError("KEY_NOT_FOUND", text, missing=True)
+
+    def _use_of(self, name: str, asked: str) -> str:
+        """What the key is for; a key that nothing was said about is from now on for what it is asked for."""
+        if name in self._temporary:
+            return self._temporary[name][0]
+        plain = _plain_name(name)
+        path = self._directory / f"{plain}.use"
+        configured = self._uses.get(plain)
+        if os.path.lexists(path):
+            return _stated_use(path)
+        if not self._states:
+            return configured or asked
+        try:
+            return self._write_once(path, configured or asked)
+        except ToolError:
+            if configured is not None:
+                return configured  # a directory that is mounted read-only; the settings say it at every start
+            raise ToolError(
+                "IO_ERROR",
+                f"nothing says what the key {plain} is for, and {path.name} cannot be written; put the word {asked} into it",
+            ) from None
+
+    def temporary(self, name: str, *, use: str) -> bytes:
+        return ed25519.public_key(self._temporary.setdefault(name, (use, secrets.token_bytes(ed25519.SEED_BYTES)))[1])
+
+    def is_temporary(self, name: str) -> bool:
+        return name in self._temporary
 
     def bind(self, name: str, owner: str, *, replace: bool = False) -> str:
         """Side effects: writes `NAME.store` beside the key (0600). Raises ToolError INVALID_PATH, IO_ERROR."""
@@ -75,9 +158,13 @@ class KeyDirectory:
         if replace:
             with suppress(FileNotFoundError):
                 path.unlink()
+        return self._write_once(path, owner)
+
+    def _write_once(self, path: Path, word: str) -> str:
+        """What stands in the file: this word, or the one that somebody wrote before us."""
         # Written whole, then linked: a killed process leaves no empty note, and of two writers one comes first.
         draft = self._directory / f".{path.name}.{secrets.token_hex(8)}"
-        _write_new(draft, owner.encode() + b"\n", 0o600)
+        _write_new(draft, word.encode() + b"\n", 0o600)
         try:
             with suppress(FileExistsError):
                 os.link(draft, path)
@@ -92,30 +179,91 @@ class KeyDirectory:
         except (OSError, ValueError):
             raise ToolError("IO_ERROR", f"{path.name} cannot be read in the key directory") from None
 
-    def generate(self, name: str) -> bytes:
-        """Make a new key and return its public half.
+    def generate(self, name: str, *, use: str) -> bytes:
+        """Make a new key for one use and return its public half.
 
-        Side effects: NAME (PKCS#8 PEM, 0600) and its `.pub` (OpenSSH) are written; nothing is ever overwritten.
-        Raises ToolError KEY_EXISTS, INVALID_PATH, IO_ERROR.
+        Side effects: NAME (PKCS#8 PEM, 0600), its `.pub` (OpenSSH) and its `.use` are written; nothing is overwritten.
+        Raises ToolError KEY_EXISTS, WRONG_KEY_USE, INVALID_PATH, IO_ERROR.
         """
         plain = _plain_name(name)
         seed = secrets.token_bytes(ed25519.SEED_BYTES)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        public_file = f"{plain.removesuffix('.key')}.pub"
+        public = self._directory / f"{plain.removesuffix('.key')}.pub"
         _write_new(self._directory / plain, to_pem(seed), 0o600)
+        made = [self._directory / plain]
         try:
-            _write_new(self._directory / public_file, to_openssh(ed25519.public_key(seed), plain), 0o644)
+            _write_new(public, to_openssh(ed25519.public_key(seed), plain), 0o644)
+            made.append(public)
+            self._state_use(plain, use)
         except ToolError:
-            (self._directory / plain).unlink()
+            for path in made:
+                path.unlink()
             raise
         return ed25519.public_key(seed)
 
+    def _state_use(self, plain: str, use: str) -> None:
+        """A note that outlived its key stands: it keeps a name from changing its use unseen."""
+        path = self._directory / f"{plain}.use"
+        stated = _stated_use(path) if os.path.lexists(path) else self._write_once(path, use)
+        if stated != use:
+            raise ToolError(
+                "WRONG_KEY_USE", f"{path.name} says that {plain} is for {stated}, not for {use}; choose another name"
+            )
+
+
+class PackKeys:
+    """The keys of a directory as one pack gets them: for the uses that it declares, whatever else the directory holds."""
+
+    __slots__ = ("_keys", "_own", "_uses")
+
+    def __init__(self, keys: Callable[[], KeyDirectory], uses: Collection[str], own: Collection[str]) -> None:
+        """`own`: names of the keys that the pack's settings name."""
+        self._keys = keys
+        self._uses = frozenset(uses)
+        self._own = frozenset(own)
+
+    def public_key(self, name: str) -> bytes:
+        return self._keys().public_key(name)
+
+    def sign(self, name: str, message: bytes, *, use: str) -> bytes:
+        return self._for(use).sign(name, message, use=use)
+
+    @property
+    def place(self) -> str:
+        return self._keys().place
+
+    def seed(self, name: str, *, use: str, named: str = "") -> bytes:
+        return self._for(use).seed(name, use=use, named=named)
+
+    def temporary(self, name: str, *, use: str) -> bytes:
+        return self._for(use).temporary(name, use=use)
+
+    def bind(self, name: str, owner: str, *, replace: bool = False) -> str:
+        keys = self._keys()
+        if name not in self._own and not keys.is_temporary(name):
+            raise ToolError("WRONG_KEY_USE", f"the key {name} is not one of this pack's own")
+        return keys.bind(name, owner, replace=replace)
+
+    def _for(self, use: str) -> KeyDirectory:
+        if use not in self._uses:
+            raise ToolError("WRONG_KEY_USE", f"the pack does not declare the use {use}; its keys sign for nothing else")
+        return self._keys()
+
+
+def _stated_use(path: Path) -> str:
+    try:
+        word = path.read_bytes()[:MAX_KEY_BYTES].decode("ascii").strip()
+    except (OSError, ValueError):
+        word = ""
+    if not USE_FORM.fullmatch(word):
+        raise _invalid(f"{path.name} does not say in one word what the key is for")
+    return word
+
 
 def _plain_name(name: str) -> str:
-    plain = name.removeprefix(HOME_PREFIX)
-    if not KEY_NAME.fullmatch(plain):
-        raise ToolError("INVALID_PATH", "a key is named like lra-identity.key or ~/.lra/NAME; paths are not followed")
-    return plain
+    if not KEY_NAME.fullmatch(name):
+        raise ToolError("INVALID_PATH", "a key has a name like identity.key; paths are not followed")
+    return name
 
 
 def _invalid(text: str) -> ToolError:
@@ -161,7 +309,7 @@ def parse_key(data: bytes) -> bytes:
 
 
 def _from_hex(key: bytes) -> bytes:
-    """64 bytes are a seed with its public half, as LRA-1.0's text describes keys; the halves must belong together."""
+    """64 bytes are a seed with its public half, as some documents describe keys; the halves must belong together."""
     seed, public = key[: ed25519.SEED_BYTES], key[ed25519.SEED_BYTES :]
     if public and ed25519.public_key(seed) != public:
         raise _invalid("the public half does not belong to the secret half")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from toolgate.config import read_secret
-from toolgate.errors import StartRefused
+from toolgate.errors import StartRefused, WorkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 MAX_SECRET_BYTES: Final = 4096
@@ -34,8 +34,13 @@ class SecretSources:
             )
         value = read_secret(name, self._environ) if kind == "env" else self._from_file(name)
         if not value:
-            raise StartRefused(f"The secret {source} is not there.\nSet the variable {name}, or write the file.")
+            raise StartRefused(f"The secret {source} is not there.\n{self._how_to_give(kind, name)}")
         return value
+
+    def _how_to_give(self, kind: str, name: str) -> str:
+        if kind == "env":
+            return f"Set the variable {name}, or {name}_FILE to a file that holds it, where the server starts."
+        return f"Write it into {self._directory / name} (chmod 600)."
 
     def _from_file(self, name: str) -> str:
         try:
@@ -49,3 +54,39 @@ class SecretSources:
             return os.read(descriptor, MAX_SECRET_BYTES).decode("ascii", "replace").strip()
         finally:
             os.close(descriptor)
+
+
+class PackSecrets:
+    """The secrets that one pack declares, for its services. Any other is refused, though the server could read it."""
+
+    __slots__ = ("_declared", "_sources")
+
+    def __init__(self, sources: SecretSources, declared: Collection[str]) -> None:
+        self._sources = sources
+        self._declared = frozenset(declared)
+
+    def read(self, source: str) -> str:
+        """Raises: StartRefused."""
+        if source not in self._declared:
+            raise StartRefused(
+                "A pack asked for a secret that it does not declare.\nName it in Pack.secrets, or mend the pack."
+            )
+        return self._sources.read(source)
+
+
+class ToolSecrets:
+    """The same for its tools: what the caller of a tool hears names nothing of this server."""
+
+    __slots__ = ("_secrets",)
+
+    def __init__(self, secrets: PackSecrets) -> None:
+        self._secrets = secrets
+
+    def read(self, source: str) -> str:
+        """Raises: WorkFailed."""
+        try:
+            return self._secrets.read(source)
+        except StartRefused:
+            raise WorkFailed(
+                "secret_unavailable", "A secret that the tool needs cannot be read; `toolgate doctor` says which."
+            ) from None

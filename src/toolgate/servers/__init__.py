@@ -1,1 +1,1 @@
-"""How bytes move: HTTP, stdio, the dev site, start and stop."""
+"""Transports: HTTP and stdio, start and stop."""

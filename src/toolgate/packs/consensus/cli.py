@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolgate.errors import ExitCode, SettingsError, ToolError
+from toolgate.local import open_local
 from toolgate.model import strictjson
+from toolgate.packs.consensus import PACK
+from toolgate.packs.consensus.arbiter import engine
+from toolgate.packs.consensus.arbiter.network import network_of
+from toolgate.packs.consensus.arbiter.node import open_node
 from toolgate.packs.consensus.domain.arbiters import ArbiterFault, Network
 from toolgate.packs.consensus.domain.evidence import (
     MAX_EVIDENCE_BYTES,
@@ -24,14 +28,17 @@ from toolgate.packs.consensus.domain.evidence import (
 )
 from toolgate.packs.consensus.domain.evidence import decode as decode_evidence
 from toolgate.packs.consensus.domain.evidence import verify as verify_evidence
-from toolgate.packs.consensus.domain.messages import KIND_NAMES, Checkpoint, Vote
-from toolgate.packs.consensus.settings import DEFAULTS, SCHEMA, network_of
+from toolgate.packs.consensus.domain.messages import KIND_NAMES, SealingCheckpoint, Vote
+from toolgate.packs.consensus.settings import USES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from toolgate.packs.consensus import engine
-    from toolgate.packs.consensus.node import Node
+    from toolgate.local import Local
+    from toolgate.packs.consensus.arbiter import engine
+    from toolgate.packs.consensus.arbiter.node import Node
+    from toolgate.powers.keys import KeyDirectory
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Rounds, votes and their finality.")
 
@@ -46,8 +53,6 @@ _SHORT: Final = 12
 @app.command()
 def status(home: Home = None, json: Json = False) -> None:
     """Who the arbiters are, how far the rounds have come, and the hash of everything known."""
-    from toolgate.packs.consensus import engine
-
     with _node(home) as node:
         found = asyncio.run(node.store.run(lambda connection: engine.status(connection, node.network)))
     if json:
@@ -64,7 +69,7 @@ def status(home: Home = None, json: Json = False) -> None:
     typer.echo(f"messages  {found.messages}")
     for level in Level:
         typer.echo(f"{level.name:<9} {found.levels[level.name]}")
-    for name in ("REJECTED", "SAFETY_FAULT"):
+    for name in ("REJECTED", "SPLIT", "SAFETY_FAULT"):
         if found.outcomes[name]:
             typer.secho(f"{name} {found.outcomes[name]}", fg="red")
     for sender in found.equivocators:
@@ -74,10 +79,11 @@ def status(home: Home = None, json: Json = False) -> None:
     typer.echo(f"state     {found.state.hex()}")
 
 
-def _status_json(node: Node, found: engine.Status) -> dict[str, Any]:
+def _status_json(node: Node, found: engine.ArbiterStatus) -> dict[str, Any]:
     return {
         "network_id": node.network.id.hex(),
         "arbiters": [key.hex() for key in node.network.public_keys],
+        "senders": [sender.hex() for sender in node.network.senders],
         "dispute_window": node.network.dispute_window,
         "quorum": node.network.quorum,
         "sender_id": node.signer.sender.hex(),
@@ -103,7 +109,9 @@ def show(
 ) -> None:
     """Draw a round's ladder: who voted what, and when it rose."""
     with _node(home) as node:
-        standing, entries, rises = asyncio.run(node.store.run(lambda connection: _look(connection, node, round_id)))
+        standing, entries, rises = asyncio.run(
+            node.store.run(lambda connection: _read_history(connection, node, round_id))
+        )
     if save is not None:
         if not rises:
             raise ToolError(
@@ -116,15 +124,15 @@ def show(
     _draw(standing, entries, rises)
 
 
-def _look(connection: Any, node: Node, round_id: int) -> tuple[engine.Standing, list[engine.Entry], list[engine.Climb]]:
-    from toolgate.packs.consensus import engine
+def _read_history(
+    connection: Any, node: Node, round_id: int
+) -> tuple[engine.RoundStanding, list[engine.LoggedMessage], list[engine.LevelRise]]:
+    return (engine.read_round(connection, node.network, round_id), *engine.history(connection, node.network, round_id))
 
-    return (engine.look(connection, node.network, round_id), *engine.history(connection, node.network, round_id))
 
-
-def _draw(standing: engine.Standing, entries: list[engine.Entry], rises: list[engine.Climb]) -> None:
-    one = standing.round
-    typer.secho(f"Round {one.id}  {one.level.name}  {one.outcome}", bold=True)
+def _draw(standing: engine.RoundStanding, entries: list[engine.LoggedMessage], rises: list[engine.LevelRise]) -> None:
+    round_ = standing.round
+    typer.secho(f"Round {round_.id}  {round_.level.name}  {round_.outcome}", bold=True)
     reached = {rise.level: rise for rise in rises}
     for level in reversed(Level):
         if level == Level.PENDING:
@@ -134,12 +142,16 @@ def _draw(standing: engine.Standing, entries: list[engine.Entry], rises: list[en
         else:
             typer.echo(f"  ○ {level.name}")
     typer.echo(
-        f"\n{one.support()} of {one.network.size} accept the most accepted tuple; {one.network.quorum} are needed"
+        f"\n{round_.support()} of {round_.network.size} accept the most accepted tuple; {round_.network.quorum} are needed"
     )
+    if round_.outcome in {"OPEN", "SPLIT"} and round_.silent():
+        typer.echo(f"not heard of: {', '.join(sender.hex()[:_SHORT] for sender in round_.silent())}")
+    if round_.outcome == "SPLIT":
+        typer.secho("the votes still out cannot make a quorum any more: propose again, in a new round", fg="red")
     for entry in entries:
         message = entry.message
         who = message.sender.hex()[:_SHORT]
-        if isinstance(message, Checkpoint):
+        if isinstance(message, SealingCheckpoint):
             typer.echo(
                 f"  {entry.recorded}  {who}  seals epoch {message.epoch}, {_plural(len(message.leaves), 'round')}"
             )
@@ -147,18 +159,21 @@ def _draw(standing: engine.Standing, entries: list[engine.Entry], rises: list[en
             root, rule, kind = message.statement
             tuple_ = f"root {root.hex()[:_SHORT]}  rule {rule.hex()[:_SHORT]}"
             typer.echo(f"  {entry.recorded}  {who}  {KIND_NAMES[kind]:<7}  {tuple_}")
-    for proof in one.equivocations():
+    for proof in round_.equivocations():
         typer.secho(f"  {proof.first.sender.hex()[:_SHORT]} contradicted itself in this round", fg="red")
 
 
-def _round_json(standing: engine.Standing, entries: list[engine.Entry], rises: list[engine.Climb]) -> dict[str, Any]:
-    one = standing.round
+def _round_json(
+    standing: engine.RoundStanding, entries: list[engine.LoggedMessage], rises: list[engine.LevelRise]
+) -> dict[str, Any]:
+    round_ = standing.round
     return {
-        "round_id": str(one.id),
-        "level": one.level.name,
-        "outcome": one.outcome,
-        "support": one.support(),
-        "quorum": one.network.quorum,
+        "round_id": str(round_.id),
+        "level": round_.level.name,
+        "outcome": round_.outcome,
+        "support": round_.support(),
+        "quorum": round_.network.quorum,
+        "silent": [sender.hex() for sender in round_.silent()],
         "messages": [
             {
                 "recorded": entry.recorded,
@@ -186,9 +201,10 @@ def _round_json(standing: engine.Standing, entries: list[engine.Entry], rises: l
             }
             for rise in rises
         ],
-        "certificates": [certificate.to_bytes().hex() for certificate in one.certificates.values()],
+        "certificates": [certificate.to_bytes().hex() for certificate in round_.certificates.values()],
         "equivocations": [
-            {"sender_id": proof.first.sender.hex(), "evidence": proof.to_bytes().hex()} for proof in one.equivocations()
+            {"sender_id": proof.first.sender.hex(), "evidence": proof.to_bytes().hex()}
+            for proof in round_.equivocations()
         ],
     }
 
@@ -263,8 +279,6 @@ def _claim_json(evidence: Evidence) -> dict[str, Any]:
 @app.command()
 def seal(home: Home = None, json: Json = False) -> None:
     """Propose a checkpoint over every certificate that is not ABSOLUTE yet. It takes effect when a quorum accepts it."""
-    from toolgate.packs.consensus import engine
-
     with _node(home) as node:
         stood = asyncio.run(
             node.run(lambda connection: engine.seal(connection, node.network, node.signer, node.recorded()))
@@ -286,19 +300,15 @@ def keys(
     json: Json = False,
 ) -> None:
     """The public halves of this server's voting and VRF keys: what the other arbiters put into their settings."""
-    directory, table = _keys_and_table(home)
-    names = {which: str(table[which]) for which in ("voting_key", "vrf_key")}
-    if make:
-        for name in names.values():
-            try:
-                directory.generate(name)
-            except ToolError as fault:
-                if fault.code != "KEY_EXISTS":
-                    raise
-    if adopt:
-        with _node(home) as node:
-            directory.bind(node.key_name, asyncio.run(node.name_store()), replace=True)
-    public = {which: directory.public_key(name).hex() for which, name in names.items()}
+    with _local(home) as local:
+        names = {which: str(local.settings[which]) for which in ("voting_key", "vrf_key")}
+        if make:
+            with local.act("consensus.keys.make", {"keys": list(names.values())}) as found:
+                found["made"] = [name for which, name in names.items() if _made(local.keys, name, USES[which])]
+        if adopt:
+            with local.act("consensus.keys.adopt", {"key": names["voting_key"]}), _node(home) as node:
+                local.keys.bind(node.key_name, asyncio.run(node.name_store()), replace=True)
+        public = {which: local.keys.public_key(name).hex() for which, name in names.items()}
     if json:
         _say_json(public)
         return
@@ -306,48 +316,34 @@ def keys(
         typer.echo(f"{which:<11} {name:<12} {public[which]}")
 
 
-def _keys_and_table(home: Path | None) -> tuple[Any, Mapping[str, Any]]:
-    from toolgate.config import load_settings
-    from toolgate.powers.keys import KeyDirectory
-
-    settings = load_settings(home, {}, os.environ)
-    directory = KeyDirectory(settings.paths.secrets, workspace=settings.paths.workspace)
-    return directory, _checked(settings.packs.tables.get("consensus", {}))
-
-
-def _checked(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    import jsonschema_rs
-
-    for fault in jsonschema_rs.Draft202012Validator(dict(SCHEMA)).iter_errors(dict(table)):
-        place = ".".join(["packs.consensus", *(str(part) for part in fault.instance_path)])
-        raise SettingsError(f"{place}: {fault.message}.\nSee docs/guides/consensus.md.")
-    return DEFAULTS | dict(table)
+def _made(keys: KeyDirectory, name: str, use: str) -> bool:
+    """False: it was there already, and stays."""
+    try:
+        keys.generate(name, use=use)
+    except ToolError as fault:
+        if fault.code != "KEY_EXISTS":
+            raise
+        return False
+    return True
 
 
 @contextmanager
 def _node(home: Path | None) -> Iterator[Node]:
     """This server as an arbiter, on its own store and keys."""
-    from toolgate.config import load_settings
-    from toolgate.model.clock import SystemClock
-    from toolgate.packs.consensus.node import open_node
-    from toolgate.packs.consensus.tables import MIGRATIONS, STORE
-    from toolgate.powers.sql import SqlStores
+    with _local(home) as local:
+        yield open_node(local.settings, local.keys, local.stores, local.clock)
 
-    directory, table = _keys_and_table(home)
-    settings = load_settings(home, {}, os.environ)
-    url = settings.stores.consensus
-    stores = SqlStores({STORE: url} if url else {}, settings.paths.state, MIGRATIONS)
-    try:
-        yield open_node(table, directory, stores, SystemClock())
-    finally:
-        stores.close()
+
+def _local(home: Path | None) -> AbstractContextManager[Local]:
+    return open_local(PACK, home, keeps=True)
 
 
 def _network(file: Path | None, home: Path | None) -> Network:
     """The arbiter set to believe: a file's, or the settings'. Raises: SettingsError."""
     if file is None:
-        directory, table = _keys_and_table(home)
-        named = network_of(table, None) or network_of(table, directory.public_key(table["voting_key"]))
+        with _local(home) as local:
+            table = local.settings
+            named = network_of(table, None) or network_of(table, local.keys.public_key(table["voting_key"]))
         assert named is not None
         return named
     try:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
-from toolgate.errors import SettingsError
-from toolgate.packs.consensus.domain.arbiters import MAX_ARBITERS, MAX_DISPUTE_WINDOW, ArbiterFault, Network, sender_id
+from toolgate.model.tool import Hosts
+from toolgate.packs.consensus.domain.bounds import MAX_ARBITERS, MAX_DISPUTE_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,42 +96,28 @@ SCHEMA: Final[Mapping[str, Any]] = {
 DEFAULTS: Final = {name: about["default"] for name, about in SCHEMA["properties"].items() if "default" in about}
 
 
-class Peer(Struct, frozen=True):
-    """Another arbiter, and how to reach it over HTTP."""
-
-    sender: bytes
-    url: str | None
-    api_key: str | None
-    """Where the key is kept, not the key."""
+USES: Final = {"vrf_key": "vrf", "voting_key": "voting"}
+"""What each key that the settings name is for."""
 
 
-def network_of(settings: Mapping[str, Any], own: bytes | None) -> Network | None:
-    """The arbiter set of the settings; with none named, `own` alone; None when that is not known either.
-
-    Raises: SettingsError.
-    """
-    keys = [bytes.fromhex(arbiter["public_key"]) for arbiter in settings["arbiters"]] or ([own] if own else [])
-    if not keys:
-        return None
-    try:
-        return Network(keys, settings["dispute_window"])
-    except ArbiterFault as fault:
-        raise SettingsError(
-            f"packs.consensus.arbiters: {fault}.\nList every arbiter once, by its public key."
-        ) from None
+def key_uses(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Name -> use of our keys. One name for both is a voting key; what asks for the other says what is wrong."""
+    return {settings[which]: use for which, use in USES.items()}
 
 
-def peers_of(settings: Mapping[str, Any], own: bytes) -> list[Peer]:
-    """Every arbiter but ourselves, in the order of the set."""
-    peers = [
-        Peer(sender_id(bytes.fromhex(arbiter["public_key"])), arbiter.get("url"), arbiter.get("api_key"))
-        for arbiter in settings["arbiters"]
-    ]
-    return sorted((peer for peer in peers if peer.sender != own), key=lambda peer: peer.sender)
+def secrets(settings: Mapping[str, Any]) -> list[str]:
+    """Where the keys that other arbiters gave us are kept, and the broker's address."""
+    found = [arbiter["api_key"] for arbiter in settings["arbiters"] if "api_key" in arbiter]
+    return found + ([settings["nats"]] if "nats" in settings else [])
+
+
+def hosts(settings: Mapping[str, Any]) -> Hosts:
+    """The other arbiters, wherever the settings say they are."""
+    return Hosts(private=addresses(settings))
 
 
 def addresses(settings: Mapping[str, Any]) -> list[str]:
-    """`host:port` of every arbiter: what this pack's services may reach (decision 82)."""
+    """`host:port` of every arbiter: what this pack's services may reach (ADR-0013)."""
     found = []
     for arbiter in settings["arbiters"]:
         if "url" in arbiter:

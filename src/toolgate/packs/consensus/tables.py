@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolgate.model.tool import Migration
+from toolgate.model.tool import Migration, StoreSpec
 
 STORE: Final = "consensus"
+
+STORES: Final = (StoreSpec(STORE, "the database of rounds, votes and the signer guard"),)
 
 MIGRATIONS: Final = (
     Migration(

@@ -1,22 +1,31 @@
-"""Governance tools: five that tell the truth about a repository, and one that lies on purpose so that the floor is tested."""
+"""Governance tools: five that check a repository, and one that claims too much authority on purpose, to test the floor."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from toolgate.model.tool import Pack
-from toolgate.packs.governance.analyze import ANALYZE
-from toolgate.packs.governance.check_adr import CHECK_ADR
-from toolgate.packs.governance.check_consent import CHECK_CONSENT
-from toolgate.packs.governance.dummy import DUMMY
-from toolgate.packs.governance.query_fp import QUERY_FP
+from toolgate.model.tool import Command, Pack, later
 from toolgate.packs.governance.settings import SETTINGS_SCHEMA
-from toolgate.packs.governance.tables import MIGRATIONS
-from toolgate.packs.governance.validate_l0 import VALIDATE_L0
+from toolgate.packs.governance.tables import MIGRATIONS, STORES
+
+_CLI: Final = "toolgate.packs.governance.cli"
 
 PACK: Final = Pack(
     name="governance",
-    tools=(ANALYZE, CHECK_ADR, CHECK_CONSENT, DUMMY, QUERY_FP, VALIDATE_L0),
+    tools=later("toolgate.packs.governance.tools:TOOLS"),
+    prompts=later("toolgate.packs.governance.prompts:PROMPTS"),
+    resources=later("toolgate.packs.governance.resources:RESOURCES"),
+    panels=later("toolgate.packs.governance.panels:PANELS"),
     settings_schema=SETTINGS_SCHEMA,
+    stores=STORES,
     migrations=MIGRATIONS,
+    commands=(
+        Command("analyze", "Find governance dissonance in your files.", f"{_CLI}.analyze:analyze"),
+        Command("baseline", "Record the baseline that drift is measured from.", f"{_CLI}.analyze:baseline"),
+        Command("l0", "Check L0 invariants on your files.", f"{_CLI}.l0:l0"),
+        Command("adr", "Check files against accepted decision records.", f"{_CLI}.adr:adr"),
+        Command("fp", "False positives: mark, rates, list, export and import reviews.", f"{_CLI}.fp:fp"),
+        Command("consent", "Consent of organisations: grant, revoke, list.", f"{_CLI}.consent:consent"),
+    ),
+    limits=later("toolgate.packs.governance.repository.reading:LIMITS"),
 )

@@ -1,16 +1,29 @@
-"""The tables of the two stores, as numbered steps. A step that has shipped is never edited: add the next one.
+"""The two stores, and their tables in SQL as numbered steps. A step that has shipped is never edited: add the next one.
 
-Times are milliseconds since the epoch: exact, sortable, and the same in both engines.
+Times are milliseconds since the epoch: exact, sortable, and the same in every engine. What stands in a DynamoDB table is
+described in `stores.table`; a change that an older Toolgate would misread raises TABLE_VERSION.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from toolgate.model.tool import Migration
+from toolgate.model.tool import Migration, StoreSpec, TableSpec
 
 FALSE_POSITIVES: Final = "false_positives"
 CONSENT: Final = "consent"
+
+TABLE_VERSION: Final = 1
+
+STORES: Final = (
+    StoreSpec(
+        FALSE_POSITIVES,
+        "the database of reviews and suppressions",
+        binding=True,
+        table=TableSpec("fpTableName", TABLE_VERSION),
+    ),
+    StoreSpec(CONSENT, "the database of consent", binding=True, table=TableSpec("consentTableName", TABLE_VERSION)),
+)
 
 MIGRATIONS: Final = (
     Migration(

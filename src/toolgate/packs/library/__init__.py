@@ -1,10 +1,15 @@
-"""Full-text search over the workspace's papers, decision records and Markdown: document 002's search example, made useful."""
+"""Full-text search over the workspace's papers, decision records and Markdown."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from toolgate.model.tool import Pack
-from toolgate.packs.library.tools import FETCH, SEARCH
+from toolgate.model.tool import Pack, later
 
-PACK: Final = Pack(name="library", tools=(FETCH, SEARCH))
+PACK: Final = Pack(
+    name="library",
+    tools=later("toolgate.packs.library.tools:TOOLS"),
+    resources=later("toolgate.packs.library.resources:RESOURCES"),
+    memory=later("toolgate.packs.library.search.index:Index"),
+    limits=later("toolgate.packs.library.tools:LIMITS"),
+)

@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.errors import ToolError
-from toolgate.kit.render import printable
-from toolgate.model.tool import Result, Tool
-from toolgate.packs.library.documents import KINDS, MAX_DOCUMENT_BYTES, MAX_TITLE, kind_of, read_documents
-from toolgate.packs.library.index import MAX_SNIPPET, Hit, Index, Stamp
+from toolgate.errors import ToolError, ToolgateError
+from toolgate.kit.paths import plain
+from toolgate.kit.reports.render import printable
+from toolgate.model.threads import in_thread
+from toolgate.model.tool import Limit, Result, Tool
+from toolgate.packs.library.search.documents import KINDS, MAX_DOCUMENT_BYTES, MAX_TITLE, kind_of
+from toolgate.packs.library.search.index import Index
+from toolgate.packs.library.search.index import search as find
+from toolgate.packs.library.search.refresh import contents_of, refresh
+from toolgate.packs.library.search.snippets import MAX_SNIPPET, snippets
+from toolgate.packs.library.search.words import keys_of
 
 if TYPE_CHECKING:
-    from toolgate.model.powers import ReadFiles
     from toolgate.model.tool import Context
 
 MAX_PATH: Final = 1024
 MAX_QUERY: Final = 256
 """Characters: a sentence."""
 MAX_HITS: Final = 10
-BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Sent to a worker at once: bounds memory while a large library is read for the first time."""
-MAX_INDEXES: Final = 4
-"""Workspaces with an index in this process. A server has one."""
+MAX_WORDS: Final = 32
+"""Different words of a query: a long sentence."""
+SEARCH_SECONDS: Final = 2.0
+"""Five times what the largest library and the longest query take."""
+SNIPPET_SECONDS: Final = 2.0
 _ESCAPED: Final = 6
 """A character that is spelt out (`\\u202e`) takes six."""
 
-_indexes: OrderedDict[ReadFiles, Index] = OrderedDict()
-
 
 async def search(ctx: Context, args: dict[str, Any]) -> Result:
-    index = _index_of(ctx.files)
-    await _refresh(ctx, index)
-    hits, skipped = await asyncio.to_thread(_found, index, args["query"], args.get("filters", {}))
+    keys = await in_thread(_keys_of, args["query"])
+    index: Index = ctx.memory
+    await refresh(ctx, index)
+    filters = args.get("filters", {})
+    narrowed = {"kind": filters.get("kind"), "under": filters.get("path", "")}
+    due = ctx.clock.monotonic() + SEARCH_SECONDS
+    hits = await in_thread(find, index.documents(), keys, is_late=lambda: ctx.clock.monotonic() > due, **narrowed)
     wanted = hits[: args.get("topK", MAX_HITS)]
+    passages = await _snippets(ctx, args["query"], [hit.path for hit in wanted])
     data: dict[str, Any] = {
         "query": args["query"],
         "total": len(hits),
@@ -46,19 +54,22 @@ async def search(ctx: Context, args: dict[str, Any]) -> Result:
                 "score": hit.score,
                 "rank": rank,
                 # Strangers' text: what could turn a terminal or hide a word is spelt out.
-                "document": {"title": printable(hit.title), "snippet": printable(hit.snippet), "sourcePath": hit.path},
+                "document": {
+                    "title": printable(hit.title[:MAX_TITLE]),
+                    "snippet": printable(passages.get(hit.path, "")[:MAX_SNIPPET]),
+                    "sourcePath": hit.path,
+                },
             }
             for rank, hit in enumerate(wanted, start=1)
         ],
     }
-    if skipped:
-        data["skipped"] = skipped
-    return Result(data=data)
+    left_out = {"skipped": index.skipped, "pending": index.pending}
+    return Result(data=data | {name: count for name, count in left_out.items() if count})
 
 
 def fetch(ctx: Context, args: dict[str, Any]) -> Result:
-    there = ctx.files.is_file(args["path"])  # refuses what is no path inside the workspace
-    path = "/".join(part for part in args["path"].split("/") if part not in ("", "."))
+    there = ctx.files.is_file(args["path"])  # refuses what is not a path inside the workspace
+    path = plain(args["path"])
     kind = kind_of(path)
     # One answer for `not a document` and `not there`: asking tells nothing about other files.
     if kind is None or not there:
@@ -76,8 +87,26 @@ def fetch(ctx: Context, args: dict[str, Any]) -> Result:
     )
 
 
-def _found(index: Index, query: str, filters: Mapping[str, Any]) -> tuple[list[Hit], int]:
-    return index.search(query, kind=filters.get("kind"), under=filters.get("path", "")), index.skipped()
+def _keys_of(query: str) -> Sequence[int]:
+    """Raises: ToolError INVALID_INPUT: more words than anybody asks for; each is looked for in every document."""
+    keys = keys_of(query)
+    if len(keys) > MAX_WORDS:
+        fault = f"a query has at most {MAX_WORDS} different words; leave out the common ones"
+        where = {"pointer": "/query", "keyword": "tool", "reason": "too_many_words", "message": fault}
+        raise ToolError("INVALID_INPUT", fault, data={"reason": "too_many_words", "errors": [where]})
+    return keys
+
+
+async def _snippets(ctx: Context, query: str, paths: Sequence[str]) -> Mapping[str, str]:
+    """A search is answered without them rather than not at all: workers may be busy with others' documents."""
+    if not paths:
+        return {}
+    contents = await in_thread(contents_of, ctx.files, paths)
+    try:
+        async with asyncio.timeout(SNIPPET_SECONDS):
+            return await ctx.compute(snippets, (query, contents), timeout_s=SNIPPET_SECONDS)
+    except (TimeoutError, ToolgateError):
+        return {}
 
 
 def _text_of(data: bytes) -> str:
@@ -90,61 +119,12 @@ def _text_of(data: bytes) -> str:
     return text
 
 
-def _index_of(files: ReadFiles) -> Index:
-    """The index of this workspace; the oldest of too many goes."""
-    index = _indexes.get(files)
-    if index is None:
-        index = _indexes[files] = Index()
-        while len(_indexes) > MAX_INDEXES:
-            _indexes.popitem(last=False)
-    return index
-
-
-async def _refresh(ctx: Context, index: Index) -> None:
-    """Make the index equal to the files. Two searches at once may both do it: the result is the same."""
-    present = await asyncio.to_thread(_documents_in, ctx.files)
-    for batch in _batches(await asyncio.to_thread(index.changed, present), present):
-        contents = await asyncio.to_thread(_contents, ctx.files, batch)
-        documents = await ctx.compute(read_documents, contents)
-        await asyncio.to_thread(index.put, {path: present[path] for path in batch}, documents)
-
-
-def _documents_in(files: ReadFiles) -> dict[str, Stamp]:
-    return {one.path: Stamp(one.size, one.modified) for one in files.walk() if kind_of(one.path) is not None}
-
-
-def _batches(paths: Sequence[str], stamps: Mapping[str, Stamp]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        if batch and size + stamps[path].size > BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(path)
-        size += min(stamps[path].size, MAX_DOCUMENT_BYTES)
-    if batch:
-        yield batch
-
-
-def _contents(files: ReadFiles, paths: Sequence[str]) -> list[tuple[str, bytes]]:
-    found = []
-    for path in paths:
-        try:
-            found.append((path, files.read_bytes(path, max_bytes=MAX_DOCUMENT_BYTES)))
-        except ToolError:
-            continue
-    return found
-
-
 _PATH: Final = {"type": "string", "minLength": 1, "maxLength": MAX_PATH}
 
 SEARCH: Final = Tool(
     name="library_search",
     id="library.search",
-    summary=(
-        "Search the workspace's papers, decision records (ADR) and Markdown by plain words. Returns the best matches "
-        "with title, snippet and path; read one with library_fetch."
-    ),
+    summary="Search the workspace's papers, decision records (ADR) and Markdown by plain words; library_fetch reads a hit.",
     input_schema={
         "type": "object",
         "additionalProperties": False,
@@ -154,25 +134,25 @@ SEARCH: Final = Tool(
                 "type": "string",
                 "minLength": 1,
                 "maxLength": MAX_QUERY,
-                "description": "Plain words. Documents with all of them are found; if there is none, with any of them.",
+                "description": f"At most {MAX_WORDS} plain words. Finds documents with all of them, else with any.",
             },
             "topK": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_HITS,
                 "default": MAX_HITS,
-                "description": "How many hits to return.",
+                "description": "Hits at most.",
             },
             "filters": {
                 "type": "object",
                 "additionalProperties": False,
                 "description": "Narrow the search.",
                 "properties": {
-                    "kind": {"type": "string", "enum": list(KINDS), "description": "Only documents of this kind."},
+                    "kind": {"type": "string", "enum": list(KINDS), "description": "Only this kind."},
                     "path": {
                         **_PATH,
                         "x-reason": "invalid_path",
-                        "description": "Only documents below this directory.",
+                        "description": "Only below this directory.",
                     },
                 },
             },
@@ -189,7 +169,13 @@ SEARCH: Final = Tool(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": 1_000_000,
-                "description": "Files that could not be searched: not UTF-8 text, too large, or no room.",
+                "description": "Files that could not be searched: not UTF-8 text, too large, never read to the end, or no room.",
+            },
+            "pending": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 1_000_000,
+                "description": "Files that were not read in time; search again to have them searched as well.",
             },
             "hits": {
                 "type": "array",
@@ -253,3 +239,6 @@ FETCH: Final = Tool(
     error_codes=("FILE_NOT_FOUND", "FILE_TOO_LARGE", "INVALID_PATH", "IO_ERROR", "NOT_TEXT"),
     text=lambda data: data["content"],
 )
+
+TOOLS: Final = (FETCH, SEARCH)
+LIMITS: Final = (Limit("MAX_WORDS", MAX_WORDS, "Different words of a query: a long sentence.", "400 `too_many_words`"),)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from toolgate.model.tool import Pack
-from toolgate.packs.lra import tools_author, tools_review
+from toolgate.model.tool import Command, Job, Pack, later
+from toolgate.packs.lra.settings import SCHEMA, hosts, keys
 
 PACK: Final = Pack(
     name="lra",
-    tools=(*tools_author.TOOLS, *tools_review.TOOLS),
-    settings_schema=tools_review.SETTINGS,
-    peers=tools_review.allowed,
+    tools=later("toolgate.packs.lra.tools:TOOLS"),
+    resources=later("toolgate.packs.lra.resources:RESOURCES"),
+    panels=later("toolgate.packs.lra.panels:PANELS"),
+    settings_schema=SCHEMA,
+    memory=later("toolgate.packs.lra.checks.known:Reports"),
+    hosts=hosts,
+    keys=keys,
+    key_uses=("receipts",),
+    commands=(Command("lra", "Living papers: write, judge, build, sign, verify.", "toolgate.packs.lra.cli:app"),),
+    jobs=(Job("site", later("toolgate.packs.lra.devsite.site:starter")),),
 )

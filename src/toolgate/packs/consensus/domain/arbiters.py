@@ -6,21 +6,19 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from toolgate.kit.ed25519 import VerifyKey
+from toolgate.packs.consensus.domain.bounds import MAX_ARBITERS, MAX_DISPUTE_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_ARBITERS: Final = 100
-"""A certificate then stays below 8 kB and one round costs an arbiter some 6 ms of signature checks."""
 MAX_ROUND: Final = 2**63 - 1
 """The largest integer both SQL engines hold; it travels as a decimal string."""
-MAX_DISPUTE_WINDOW: Final = 1000
 NETWORK_TAG: Final = b"toolgate-netw-1\x00"
 SENDER_TAG: Final = b"toolgate-send-1\x00"
 
 
 class ArbiterFault(ValueError):
-    """This is no arbiter set. The text names the fault."""
+    """This is not an arbiter set. The text names the fault."""
 
 
 def quorum(n: int) -> int:
@@ -74,7 +72,7 @@ class Network:
         return self._index[sender]
 
     def proposer_of(self, round_id: int) -> bytes:
-        """Round ids are unique without asking anybody: k*n + i + 1 belongs to arbiter i (decision 85)."""
+        """Round ids are unique without asking anybody: k*n + i + 1 belongs to arbiter i."""
         return self.senders[(round_id - 1) % self.size]
 
     def next_round_of(self, sender: bytes, highest: int) -> int:

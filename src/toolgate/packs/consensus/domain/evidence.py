@@ -8,7 +8,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolgate.kit import merkle
-from toolgate.packs.consensus.domain.arbiters import MAX_ARBITERS, MAX_ROUND
+from toolgate.packs.consensus.domain.arbiters import MAX_ROUND
+from toolgate.packs.consensus.domain.bounds import MAX_ARBITERS
 from toolgate.packs.consensus.domain.messages import (
     ACCEPT,
     KIND_NAMES,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Level(IntEnum):
-    """The ladder of decision 71. A round climbs one step at a time and never comes down."""
+    """The ladder of ADR-0013. A round climbs one step at a time and never comes down."""
 
     PENDING = 0
     """Open; nobody accountable has accepted."""

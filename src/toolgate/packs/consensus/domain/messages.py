@@ -1,7 +1,7 @@
 """What arbiters say to each other: votes and checkpoints, in one spelling of fixed-width fields, signed with Ed25519.
 
 A message is its signed bytes followed by 64 bytes of signature. The signed bytes bind kind and version (tag), network,
-round, content and sender; a signature can therefore not be moved to another round, network or meaning (decision 79).
+round, content and sender; a signature can therefore not be moved to another round, network or meaning (ADR-0013).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Vote(NamedTuple):
         )
 
 
-class Checkpoint(NamedTuple):
+class SealingCheckpoint(NamedTuple):
     """The content of a sealing round: which certificates its Merkle root covers, for which epoch."""
 
     network: bytes
@@ -102,7 +102,7 @@ class Checkpoint(NamedTuple):
         return [merkle.leaf_hash(leaf) for _, leaf in self.leaves]
 
 
-Message = Vote | Checkpoint
+Message = Vote | SealingCheckpoint
 
 
 def message_hash(data: bytes) -> bytes:
@@ -134,7 +134,7 @@ def decode_vote(data: bytes) -> Vote:
     return Vote(network, round_id, Statement(root, rule, kind), sender, logical, signature)
 
 
-def _decode_checkpoint(data: bytes) -> Checkpoint:
+def _decode_checkpoint(data: bytes) -> SealingCheckpoint:
     if not _SEAL_HEAD.size <= len(data) <= MAX_MESSAGE_BYTES:
         raise MessageFault("INVALID_INPUT", f"a checkpoint has at most {MAX_MESSAGE_BYTES} bytes")
     _, network, round_id, sender, epoch, count = _SEAL_HEAD.unpack_from(data)
@@ -146,7 +146,7 @@ def _decode_checkpoint(data: bytes) -> Checkpoint:
     in_range = all(1 <= number <= MAX_ROUND for number in (round_id, *rounds)) and epoch <= MAX_ROUND
     if not (ascending and in_range):
         raise MessageFault("INVALID_INPUT", "a field of the checkpoint is out of range or out of order")
-    return Checkpoint(network, round_id, sender, epoch, leaves, data[-SIGNATURE_BYTES:])
+    return SealingCheckpoint(network, round_id, sender, epoch, leaves, data[-SIGNATURE_BYTES:])
 
 
 def check_sender(network: Network, message: Message) -> None:
@@ -158,7 +158,7 @@ def check_sender(network: Network, message: Message) -> None:
         raise MessageFault("WRONG_NETWORK", "the message belongs to another arbiter set or other parameters")
     if message.sender not in network.keys:
         raise MessageFault("NOT_ARBITER", "the sender is not in the arbiter set")
-    if type(message) is Checkpoint and network.proposer_of(message.round) != message.sender:
+    if type(message) is SealingCheckpoint and network.proposer_of(message.round) != message.sender:
         raise MessageFault("NOT_ARBITER", "only a round's proposer can give it a checkpoint")
 
 

@@ -1,6 +1,6 @@
 """All rounds of one network on one replica: the epoch, what a seal does to other rounds, the logical clock.
 
-The rounds themselves come from a `Shelf`: a dictionary in tests, SQL in the engine. The rules are these, once.
+The rounds themselves come from a `RoundStore`: a dictionary in tests, SQL in the engine. The rules are these, once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
 from toolgate.packs.consensus.domain.evidence import Level
-from toolgate.packs.consensus.domain.messages import MAX_LEAVES, Checkpoint, Vote
+from toolgate.packs.consensus.domain.messages import MAX_LEAVES, SealingCheckpoint, Vote
 from toolgate.packs.consensus.domain.rounds import Effect, Round, TookEffect
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_CLOCK_JUMP: Final = 2**20
 STATE_TAG: Final = b"toolgate-hash-1\x00"
 
 
-class Shelf(Protocol):
+class RoundStore(Protocol):
     """Where a replica finds its rounds."""
 
     def get(self, round_id: int) -> Round:
@@ -40,7 +40,7 @@ class Shelf(Protocol):
 
 
 class Replica:
-    def __init__(self, network: Network, shelf: Shelf, *, epoch: int = 0, clock: int = 0) -> None:
+    def __init__(self, network: Network, shelf: RoundStore, *, epoch: int = 0, clock: int = 0) -> None:
         self.network = network
         self.shelf = shelf
         self.epoch = epoch
@@ -82,15 +82,17 @@ def merged_clock(local: int, seen: int) -> int:
     return max(local, seen) + 1 if seen <= local + MAX_CLOCK_JUMP else local + 1
 
 
-def checkpoint_for(network: Network, sender: bytes, round_id: int, epoch: int, rounds: Iterable[Round]) -> Checkpoint:
+def checkpoint_for(
+    network: Network, sender: bytes, round_id: int, epoch: int, rounds: Iterable[Round]
+) -> SealingCheckpoint:
     """The unsigned checkpoint over the certificates of `rounds`, those nearest to ABSOLUTE first when not all fit."""
-    certified = [(one.level != Level.HARD, one.hard_epoch, one.id, one.accepted()) for one in rounds]
+    certified = [(each.level != Level.HARD, each.hard_epoch, each.id, each.accepted()) for each in rounds]
     ripest = sorted((key[:3], key[3].leaf()) for key in certified if key[3] is not None)[:MAX_LEAVES]
     leaves = tuple(sorted((number, leaf) for (_, _, number), leaf in ripest))
-    return Checkpoint(network.id, round_id, sender, epoch, leaves)
+    return SealingCheckpoint(network.id, round_id, sender, epoch, leaves)
 
 
-def may_accept(checkpoint: Checkpoint, epoch: int, shelf: Shelf) -> str | None:
+def may_accept(checkpoint: SealingCheckpoint, epoch: int, shelf: RoundStore) -> str | None:
     """Why an honest arbiter must not (yet) accept this checkpoint, as an error code; None when it may.
 
     It vouches only for certificates it holds itself, and only for the epoch it stands in.

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolgate.kit import merkle
 from toolgate.packs.consensus.domain.evidence import Certificate, Equivocation, Evidence, Level, Rise, certificate_of
-from toolgate.packs.consensus.domain.messages import ABSTAIN, ACCEPT, Checkpoint, Message, Statement, Vote, message_hash
+from toolgate.packs.consensus.domain.messages import (
+    ABSTAIN,
+    ACCEPT,
+    Message,
+    SealingCheckpoint,
+    Statement,
+    Vote,
+    message_hash,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,9 +33,10 @@ MAX_STATEMENTS: Final = 8
 kept, so that all replicas keep the same ones whatever came first."""
 _NEXT: Final = dict(pairwise(Level))
 ROUND_TAG: Final = b"toolgate-stat-1\x00"
+OUTCOMES: Final = ("OPEN", "ACCEPTED", "REJECTED", "SPLIT", "SAFETY_FAULT")
 
 
-class Kept(NamedTuple):
+class KeptMessage(NamedTuple):
     """A message is new here, or a smaller copy of a known one."""
 
     message: Message
@@ -60,11 +69,11 @@ class Rose(NamedTuple):
 class TookEffect(NamedTuple):
     """A certified checkpoint and its content are both here: one more epoch is sealed."""
 
-    checkpoint: Checkpoint
+    checkpoint: SealingCheckpoint
     certificate: Certificate
 
 
-Effect = Kept | Dropped | Certified | Convicted | Rose | TookEffect
+Effect = KeptMessage | Dropped | Certified | Convicted | Rose | TookEffect
 
 
 class Round:
@@ -87,7 +96,7 @@ class Round:
         self.network = network
         self.id = round_id
         self.votes: dict[bytes, dict[Statement, Vote]] = {}
-        self.checkpoints: dict[bytes, Checkpoint] = {}
+        self.checkpoints: dict[bytes, SealingCheckpoint] = {}
         """By rule hash: which checkpoint a vote's rule hash means."""
         self.certificates: dict[Statement, Certificate] = {}
         self.level = Level.PENDING
@@ -118,8 +127,18 @@ class Round:
         if self.faulted:
             return "SAFETY_FAULT"
         if not self.certificates:
-            return "OPEN"
+            return "OPEN" if self.decidable else "SPLIT"
         return "ACCEPTED" if self.accepted() else "REJECTED"
+
+    @property
+    def decidable(self) -> bool:
+        """Can the arbiters who are still silent make a quorum? If not, only one who contradicts itself could."""
+        most = max((count for said, count in self._counts.items() if said.kind != ABSTAIN), default=0)
+        return most + len(self.silent()) >= self.network.quorum
+
+    def silent(self) -> list[bytes]:
+        """Arbiters nothing is known of in this round, in the order of the set."""
+        return [sender for sender in self.network.senders if not self.votes.get(sender)]
 
     def support(self) -> int:
         """Arbiters behind the most accepted statement."""
@@ -161,7 +180,7 @@ class Round:
         self.hard_epoch = epoch
         return [self._rise(Rise(Level.HARD, self.quorum_epoch, epoch, certificate, seal), epoch)]
 
-    def anchor(self, epoch: int, seal: Certificate, checkpoint: Checkpoint) -> list[Effect]:
+    def anchor(self, epoch: int, seal: Certificate, checkpoint: SealingCheckpoint) -> list[Effect]:
         """A checkpoint that covers this round took effect: HARD becomes ABSOLUTE once the dispute window has passed."""
         certificate = self.accepted()
         if self.level != Level.HARD or certificate is None or epoch < self.hard_epoch + self.network.dispute_window:
@@ -182,7 +201,7 @@ class Round:
             if (vote.logical, vote.signature) >= (known.logical, known.signature):
                 return []
             mine[vote.statement] = vote
-            return [Dropped(known), Kept(vote), *_conviction(mine)]
+            return [Dropped(known), KeptMessage(vote), *_conviction(mine)]
         effects: list[Effect] = []
         if len(mine) >= MAX_STATEMENTS:
             largest = max(mine)
@@ -192,13 +211,13 @@ class Round:
             self._counts[largest] -= 1
         mine[vote.statement] = vote
         self._counts[vote.statement] = self.count(vote.statement) + 1
-        effects.append(Kept(vote))
+        effects.append(KeptMessage(vote))
         if len(mine) > 1:
             effects += _conviction(mine)
-        self._climb(vote, epoch, effects)
+        self._raise_level(vote, epoch, effects)
         return effects
 
-    def _climb(self, vote: Vote, epoch: int, effects: list[Effect]) -> None:
+    def _raise_level(self, vote: Vote, epoch: int, effects: list[Effect]) -> None:
         statement = vote.statement
         if statement.kind == ACCEPT and self.level == Level.PENDING:
             effects.append(self._rise(vote, epoch))
@@ -211,7 +230,7 @@ class Round:
             self.quorum_epoch = epoch
             effects.append(self._rise(certificate, epoch))
 
-    def _see_checkpoint(self, checkpoint: Checkpoint) -> list[Effect]:
+    def _see_checkpoint(self, checkpoint: SealingCheckpoint) -> list[Effect]:
         rule = checkpoint.statement().rule
         known = self.checkpoints.get(rule)
         if known is not None and checkpoint.signature >= known.signature:
@@ -223,7 +242,7 @@ class Round:
                 return []
             effects.append(Dropped(self.checkpoints.pop(largest)))
         self.checkpoints[rule] = checkpoint
-        return [*effects, Kept(checkpoint)]
+        return [*effects, KeptMessage(checkpoint)]
 
     def _take_effect(self, effects: list[Effect]) -> None:
         certificate = self.accepted()

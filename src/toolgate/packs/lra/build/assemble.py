@@ -1,87 +1,143 @@
-"""Everything together: Markdown, bibliography and images in, the files of a paper out. Pure; the caller reads and writes."""
+"""The page of a paper from its source: read, written by Pandoc, put into the shell. Pure but for Pandoc; the caller writes."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from toolgate.packs.lra import shell
-from toolgate.packs.lra.build import bibtex, front, markdown
-from toolgate.packs.lra.build.faults import BuildFault
-from toolgate.packs.lra.metadata import Metadata
-from toolgate.packs.lra.shell import Section
+import orjson
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from toolgate.packs.lra.build import messages, reading, shell, styles
+from toolgate.packs.lra.build.document import ast
+from toolgate.packs.lra.build.document.page_markup import TITLE, PageMarkup, sections, tidy
+from toolgate.packs.lra.build.document.state import Document, Heading
+from toolgate.packs.lra.build.faults import BuildFault, SourcePlace
+from toolgate.packs.lra.build.front_matter import MAX_CLAIMS, FrontMatter
+from toolgate.packs.lra.build.reading import WARNED, DocumentBody, SourceRequest
+from toolgate.packs.lra.build.shell import Script, Section
+from toolgate.packs.lra.paper import wasm
+from toolgate.packs.lra.paper.metadata import Metadata
 
-    from toolgate.packs.lra.build.markdown import BodySection, Document
-
-MAX_SOURCE_BYTES: Final = 2 * 1024 * 1024
-"""Of the Markdown and of the bibliography, each: the specification's own bound for build input."""
-MAX_IMAGE_BYTES: Final = 10 * 1024 * 1024
-DEFAULT_BIBLIOGRAPHY: Final = "references.bib"
 MAX_DESCRIPTION: Final = 200
 """Characters that search engines show."""
+_STYLE: Final = re.compile(r'<(\w+)[^>]*\sstyle="([^"]*)"')
+_INNER: Final = re.compile(r"</?a\b[^>]*>|<span class=\"citation\"[^>]*>")
 
 
-def build(file: str, read: Callable[[str, int], bytes | None]) -> dict[str, bytes]:
-    """The files of the paper written in `file`.
+class Built(Struct, frozen=True):
+    files: dict[str, bytes]
+    title: str
+    claims: int
+    script: Script
 
-    `read(path, limit)` gives a file beside the Markdown, or None when it is not there.
-    Raises: BuildFault: what is wrong, with its file and line.
+
+def build(request: SourceRequest) -> Built:
+    """The files of the paper.
+
+    Raises: BuildFault: all that is wrong, with files and lines. ToolError UNAVAILABLE: Pandoc did not end.
     """
-    source = front.read(_text(file, read), file)
-    bibliography = _bibliography(source, file, read)
-    document = markdown.Document(file, source.body_line)
-    body = markdown.render(source.body, document, bibliography)
-    abstract, shown, body = _abstract(source, body, file)
-    meta = Metadata(
-        slug=re.sub(r"[^A-Za-z0-9_-]+", "-", posixpath.splitext(posixpath.basename(file))[0]),
-        title=source.title,
-        authors=source.authors,
-        date=source.date,
-        licence=source.licence,
-        description=source.description or _shortened(abstract),
-        abstract=abstract,
-        keywords=source.keywords or ("living paper",),
-        url=source.url,
-        lang=source.lang,
-    )
-    references = [bibliography[key] for key in document.cited]
-    html = shell.page(meta, _page(shown, source, body, references, document), _contents(body), "none")
-    return shell.files_of(meta, html, "none", _images(document, file, read))
-
-
-def _text(file: str, read: Callable[[str, int], bytes | None]) -> str:
-    data = read(file, MAX_SOURCE_BYTES)
-    if data is None:
-        raise BuildFault(file, None, "there is no such file")
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as fault:
-        raise BuildFault(file, data.count(b"\n", 0, fault.start) + 1, "the file is not UTF-8 text") from None
+        return _build(request, quick=True)
+    except BuildFault:
+        return _build(request, quick=False)
 
 
-def _bibliography(source: front.Front, file: str, read: Callable[[str, int], bytes | None]) -> dict[str, bibtex.Entry]:
-    name = source.bibliography or DEFAULT_BIBLIOGRAPHY
-    path = posixpath.join(posixpath.dirname(file), name)
-    if not source.bibliography and read(path, MAX_SOURCE_BYTES) is None:
-        return {}
-    return bibtex.read(_text(path, read), path)
+def _build(request: SourceRequest, *, quick: bool) -> Built:
+    body = reading.read(request, PageMarkup, quick=quick)
+    _require_claims(body)
+    blocks = _page_blocks(body)
+    csl = styles.find(body.front.csl, request, body.document)
+    html = _written(request, body, blocks, csl)
+    meta = _metadata(request.file, body)
+    script = _script(body)
+    _check_programs(body.document, [claim.run for claim in body.document.claims if claim.run])
+    body.document.faults.stop_if_any()
+    modules = {name: body.document.files[name] for name in body.document.modules}
+    page = shell.page(
+        meta,
+        html,
+        _contents(body.document, html),
+        script,
+        own_scripts=_own_scripts(body),
+        modules=modules,
+        masthead=_masthead(body.front),
+        subtitle=body.front.subtitle,
+    )
+    return Built(shell.files_of(meta, page, script, body.document.files), meta.title, len(body.document.claims), script)
 
 
-def _abstract(source: front.Front, body: list[BodySection], file: str) -> tuple[str, str, list[BodySection]]:
-    """As plain text, as HTML, and the rest of the body: from the front matter, or from a section of that name."""
-    own = [one for one in body if one.id == "abstract"]
-    if source.abstract and own:
-        raise BuildFault(file, None, "the abstract is in the front matter and in a section: keep one")
-    text = source.abstract or (own[0].text if own else "")
-    if not text:
-        raise BuildFault(file, 1, "there is no abstract: add abstract to the front matter, or a section ## Abstract")
-    shown = own[0].html if own else f"<p>{escape(text, quote=False)}</p>\n"
-    return text, shown, [one for one in body if one.id != "abstract"]
+def _require_claims(body: DocumentBody) -> None:
+    count = len(body.document.claims)
+    if not 1 <= count <= MAX_CLAIMS:
+        body.document.fault(
+            body.document.source.origin(1),
+            f"a living paper states 1 to {MAX_CLAIMS} claims, this one {count}: "
+            "add claims to the front matter, or ::: claim blocks",
+        )
+
+
+def _page_blocks(body: DocumentBody) -> ast.Nodes:
+    document = body.document
+    references = document.word("none-cited")
+    shown = [ast.div([], "refs", ["references"])] if body.cites else [ast.para(ast.words(references))]
+    return [
+        *_section(document, "abstract", body.abstract),
+        *_section(document, "claims", body.living.claims_html()),
+        *sections(body.blocks),
+        *_section(document, "references", shown),
+    ]
+
+
+def _section(document: Document, ident: str, blocks: ast.Nodes) -> ast.Nodes:
+    title = ast.words(document.word(ident))
+    opening = ast.html(f'<section id="{ident}" aria-labelledby="{ident}{TITLE}">')
+    return [opening, ast.header(2, ident + TITLE, title), *blocks, ast.html("</section>")]
+
+
+def _written(request: SourceRequest, body: DocumentBody, blocks: ast.Nodes, csl: bytes | None) -> str:
+    """Pandoc's HTML of the whole text. Formulas that it cannot write are faults."""
+    tree = {"pandoc-api-version": body.api, "meta": body.meta, "blocks": blocks}
+    arguments = ["--from=json", "--to=html5", "--mathml", "--wrap=none"]
+    citing, files = body.cite_arguments(csl)
+    done = request.pandoc.start([*arguments, *citing], orjson.dumps(tree), files).result()
+    if done.error:
+        body.document.fault(SourcePlace(request.file), " ".join(done.error.split())[:400])
+        return ""
+    messages.writing(body.document, done.messages)
+    if body.bibliographies and any(message["type"] == "CiteprocWarning" for message in done.messages):
+        body.document.fault(SourcePlace(request.file), WARNED)
+    html = tidy(done.data.decode())
+    for tag, style in [] if body.document.faults.found else _STYLE.findall(html):
+        body.document.fault(body.document.place(style), f"<{tag}> has a style attribute, against the page's own policy")
+    return html
+
+
+def _metadata(file: str, body: DocumentBody) -> Metadata:
+    front = body.front
+    title = front.title or "untitled"
+    return Metadata(
+        slug=re.sub(r"[^A-Za-z0-9_-]+", "-", posixpath.splitext(posixpath.basename(file))[0]),
+        title=title,
+        authors=tuple(author.author for author in front.authors),
+        date=front.date,
+        licence=front.licence,
+        description=front.description or _shortened(body.abstract_text),
+        abstract=body.abstract_text,
+        keywords=front.keywords or ("living paper",),
+        capability=front.capability or _capability(body, title),
+        url=front.url or (f"https://doi.org/{front.doi}" if front.doi else ""),
+        lang=front.lang,
+    )
+
+
+def _capability(body: DocumentBody, title: str) -> str:
+    """A name for what the page can do, which registries ask for: the function it runs, else what it is about."""
+    run = next((claim.run for claim in body.document.claims if claim.run), "")
+    words = run.partition("#")[2] or "-".join(re.findall(r"[a-z0-9]+", title.lower())[:5])
+    return words or "paper"
 
 
 def _shortened(text: str) -> str:
@@ -90,66 +146,80 @@ def _shortened(text: str) -> str:
     return text[: MAX_DESCRIPTION - 1].rsplit(" ", 1)[0] + "…"
 
 
-def _page(
-    abstract: str,
-    source: front.Front,
-    body: Sequence[BodySection],
-    references: Sequence[bibtex.Entry],
-    document: Document,
-) -> str:
-    parts = [
-        _section("abstract", "Abstract", abstract),
-        _section("claims", "Claims", _claims(source, document)),
-        *(_section(one.id, one.title, one.html) for one in body),
-        _section("references", "References", _references(references)),
-    ]
-    return "\n".join(parts)
+# -- programs ------------------------------------------------------------------------------------------------
 
 
-def _section(ident: str, title: str, html: str) -> str:
-    if not title:
-        return f'<section id="{ident}">\n{html}</section>\n'
-    return f'<section id="{ident}" aria-labelledby="{ident}-title">\n<h2 id="{ident}-title">{title}</h2>\n{html}</section>\n'
+def _script(body: DocumentBody) -> Script:
+    if body.document.modules:
+        return "wasm"
+    return "js" if body.document.demos or body.living.scripts or body.front.scripts else "none"
 
 
-def _claims(source: front.Front, document: Document) -> str:
+def _own_scripts(body: DocumentBody) -> list[str]:
+    return list(dict.fromkeys([*body.front.scripts, *body.living.scripts]))
+
+
+def _check_programs(document: Document, runs: list[str]) -> None:
+    """A module that is none, or lacks the function, would only fail in a reader's browser."""
+    for name, place in document.modules.items():
+        data = document.files.get(name)
+        reason = wasm.fault(data) if data is not None else None
+        if reason:
+            document.fault(place, f"{name} is not a module to run: {reason}")
+    for run in runs:
+        name, _, function = run.partition("#")
+        data = document.files.get(name, b"") if name.endswith(".wasm") else b""
+        if data and bytes([len(function)]) + function.encode() + b"\0" not in data:
+            document.fault(document.modules[name], f"{name} exports no function {function}")
+
+
+# -- the page around it --------------------------------------------------------------------------------------
+
+
+def _contents(document: Document, html: str) -> list[Section]:
+    """Titles as the page shows them, without the links that are inside some of them."""
+    titles = {
+        ident: _INNER.sub("", re.sub(r'<a class="note-ref".*?</a>', "", title))
+        for ident, title in re.findall(rf'<h[2-6] id="([^"]+){TITLE}"[^>]*>(.*?)</h[2-6]>', html, re.DOTALL)
+    }
+    inner = _nested(document.headings, titles, 1)
+    fixed = [Section(ident, titles.get(ident, ident)) for ident in ("abstract", "claims", "references")]
+    return [*fixed[:2], *inner, fixed[2], Section("citation", escape(document.word("cite")))]
+
+
+def _nested(headings: list[Heading], titles: dict[str, str], level: int) -> tuple[Section, ...]:
+    found = []
+    for at, heading in enumerate(headings):
+        if heading.level != level:
+            continue
+        end = next((n for n in range(at + 1, len(headings)) if headings[n].level <= level), len(headings))
+        deeper = _nested(headings[at + 1 : end], titles, level + 1) if level == 1 else ()
+        found.append(Section(escape(heading.id), titles.get(escape(heading.id), escape(heading.id)), deeper))
+    return tuple(found)
+
+
+def _masthead(front: FrontMatter) -> str:
+    """Affiliations, whose they are, and addresses."""
     rows = []
-    for number, claim in enumerate(source.claims, start=1):
-        badge = ""
-        if claim.evidence:
-            if claim.evidence not in document.ids:
-                raise BuildFault(document.file, claim.line, f"the evidence {claim.evidence} is no id of this paper")
-            badge = (
-                f'<a class="badge" href="#{claim.evidence}" data-lra-evidence="{claim.evidence}" '
-                f'aria-label="evidence (claim {number})">evidence</a>'
-            )
-        text = escape(claim.text, quote=False)
-        rows.append(f'<li id="claim-{number}" data-lra-claim="{number}"><p>{text}</p>{badge}</li>')
-    return '<ol class="claims">\n' + "\n".join(rows) + "\n</ol>\n"
-
-
-def _references(entries: Sequence[bibtex.Entry]) -> str:
-    if not entries:
-        return "<p>This paper cites no other work.</p>\n"
-    rows = [f'<li id="{markdown.ref_id(one.key)}">{bibtex.show(one)}</li>' for one in entries]
-    return '<ol class="references">\n' + "\n".join(rows) + "\n</ol>\n"
-
-
-def _contents(body: Sequence[BodySection]) -> list[Section]:
-    return [
-        Section("abstract", "Abstract"),
-        Section("claims", "Claims"),
-        *(Section(one.id, one.title) for one in body if one.title),
-        Section("references", "References"),
-        Section("citation", "How to cite"),
+    if front.affiliations:
+        items = "".join(
+            f"<li>{escape(name, quote=False)}{_members(front, at)}</li>"
+            for at, name in enumerate(front.affiliations, 1)
+        )
+        rows.append(f'<ol class="affiliations">{items}</ol>')
+    mails = [
+        f'<a href="mailto:{escape(author.email)}">{escape(author.email)}</a>'
+        for author in front.authors
+        if author.email
     ]
+    if mails:
+        rows.append(f'<p class="facts">{" ".join(mails)}</p>')
+    return "".join(f"{row}\n" for row in rows)
 
 
-def _images(document: Document, file: str, read: Callable[[str, int], bytes | None]) -> dict[str, bytes]:
-    found = {}
-    for path, line in document.images.items():
-        data = read(posixpath.join(posixpath.dirname(file), path), MAX_IMAGE_BYTES)
-        if data is None:
-            raise BuildFault(file, line, f"there is no image {path}")
-        found[path] = data
-    return found
+def _members(front: FrontMatter, number: int) -> str:
+    """Who is where, unless everybody is."""
+    names = [author.author.name for author in front.authors if number in author.places]
+    if len(names) == len(front.authors):
+        return ""
+    return f" ({escape(', '.join(names), quote=False)})" if names else ""

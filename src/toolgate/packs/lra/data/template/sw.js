@@ -1,5 +1,5 @@
-// Offline reading, and answers to pages of this origin while no tab is open (LRA-1.0, section 11).
-// The name of the cache is a digest of what is in it, so nobody has to remember to change it.
+// lra-page: offline reading, answers to pages of this origin (LRA-1.0, section 11), as released but for ASSETS.
+// The cache is named by a digest of what is in it.
 const ASSETS = [{{assets}}];
 const HERE = new URL(self.registration.scope).pathname;
 const PREFIX = `lra:${HERE}:`;
@@ -9,7 +9,7 @@ const RELAY_MS = 10000;
 
 const hex = (buffer) => [...new Uint8Array(buffer)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-// Fetch every file anew; keep them together under their common digest, and drop what was there before.
+// Fetch every file anew, keep them under their common digest, drop what was before.
 async function refresh() {
   const answers = await Promise.all(ASSETS.map((name) => fetch("./" + name, { cache: "no-cache" })));
   if (!answers.every((answer) => answer.ok)) return;

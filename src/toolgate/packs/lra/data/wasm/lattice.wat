@@ -46,4 +46,18 @@
                   (f64.mul (f64.const 3.141592653589793) (f64.mul (local.get $x) (local.get $x)))))
               (f64.mul (f64.const 2.221441469079183) (local.get $x)))))
         (br $radii)))
-    (local.get $found)))
+    (local.get $found))
+
+  ;; The count minus the area of the disc.
+  (func (export "difference") (param $r i32) (result f64)
+    (f64.sub
+      (f64.convert_i32_s (call $count (local.get $r)))
+      (f64.mul
+        (f64.const 3.141592653589793)
+        (f64.mul (f64.convert_i32_s (local.get $r)) (f64.convert_i32_s (local.get $r))))))
+
+  ;; Does the point lie in the disc? For the picture.
+  (func (export "inside") (param $r i32) (param $x i32) (param $y i32) (result i32)
+    (i32.le_s
+      (i32.add (i32.mul (local.get $x) (local.get $x)) (i32.mul (local.get $y) (local.get $y)))
+      (i32.mul (local.get $r) (local.get $r)))))

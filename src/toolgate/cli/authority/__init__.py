@@ -1,0 +1,1 @@
+"""Commands about what callers may do now: the stop button."""

@@ -1,0 +1,1 @@
+"""Commands about tools and calls: list tools, call one, connect a client."""

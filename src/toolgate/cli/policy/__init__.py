@@ -1,0 +1,1 @@
+"""`toolgate policy` and `toolgate contract`."""

@@ -1,0 +1,248 @@
+"""`toolgate contract`: build the lock, check that code and policy still match it, say what a change means to callers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolgate.atomic_file import replace_file
+from toolgate.cli import output
+from toolgate.cli.admin_records import recorded
+from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.policy.state import breach_lines, read_policy_state
+from toolgate.config import is_home
+from toolgate.errors import ExitCode, StartRefused
+from toolgate.policy import contract, diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from toolgate.cli.policy.state import PolicyState
+    from toolgate.policy.contract import Contract
+    from toolgate.policy.diff import ContractChange
+    from toolgate.policy.health import GreenWindow
+    from toolgate.policy.rules import Breach
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def build(home: Home = None, json: Json = False) -> None:
+    """Write mcp-contract.json from the packs, the manifest and the ADRs, and say what changed for callers.
+
+    Exit 0: written, or already up to date. 1: a manifest rule forbids it, and nothing is written.
+    """
+    state = read_policy_state(home)
+    fatal = [breach for breach in state.judge(None) if breach.severity == "fatal"]
+    if fatal:
+        if json:
+            output.answer_json({"written": False, "breaches": [breach.as_json() for breach in fatal]})
+        else:
+            output.say(breach_lines(fatal) + "refused: nothing is written.")
+        raise typer.Exit(ExitCode.FAILED)
+    live, before = state.live(), _previous(state)
+    with _recorded_at(home, {"digest": live["digest"], "before": before["digest"] if before else None}):
+        _write_if_changed(state.lock_path, contract.render(live))
+    changes = diff.compare(before, live) if before else []
+    if json:
+        written = {"written": True, "file": str(state.lock_path), "tools": len(live["tools"]), "digest": live["digest"]}
+        output.answer_json(written | {"changes": [change.as_json() for change in changes]})
+        return
+    output.say(_lines(changes) + f"{state.lock_path.name}: {len(live['tools'])} tools, sha256 {live['digest']}")
+
+
+@contextmanager
+def _recorded_at(home: Path | None, about: Mapping[str, Any]) -> Iterator[None]:
+    """Where there is a home there is a log. A repository of policy alone has its own history."""
+    settings = settings_at(home)
+    if not is_home(settings):
+        yield
+        return
+    with recorded(settings, "contract.build", about):
+        yield
+
+
+def _previous(state: PolicyState) -> Contract | None:
+    """The lock that is about to be replaced. One that cannot be read is no reason not to build a good one."""
+    try:
+        return state.lock()
+    except StartRefused:
+        return None
+
+
+@app.command()
+def check(
+    home: Home = None,
+    json: Json = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Also append the result to this file, for `contract health`.")
+    ] = None,
+    commit: Annotated[
+        str, typer.Option("--commit", envvar=["GITHUB_SHA", "CI_COMMIT_SHA"], help="What --record says was checked.")
+    ] = "",
+) -> None:
+    """Is the committed mcp-contract.json what the code and the policy say now?
+
+    Exit 0: yes. 1: a tool without a row, an authoritative tool without an accepted ADR, an experimental tool that
+    claims L0. 3: drift.
+    """
+    state = read_policy_state(home)
+    wrong = [breach for breach in state.judge(state.lock()) if breach.severity != "warning"]
+    live = state.live()
+    changes = diff.compare(state.locked_part(), live)
+    exit_code = _exit_code(wrong, state, live)
+    if record is not None:
+        _append(record, exit_code, live["digest"], commit)
+    if json:
+        output.answer_json(
+            {
+                "ok": exit_code == ExitCode.OK,
+                "digest": live["digest"],
+                "breaches": [breach.as_json() for breach in wrong],
+                "changes": [change.as_json() for change in changes],
+            }
+        )
+    else:
+        output.say(breach_lines(wrong) + _lines(changes) + _verdict(exit_code, live))
+    raise typer.Exit(exit_code)
+
+
+def _append(path: Path, exit_code: int, digest: str, commit: str) -> None:
+    from datetime import UTC, datetime
+
+    from toolgate.model import strictjson
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    line = {"ts": now, "ok": exit_code == ExitCode.OK, "exit": exit_code, "digest": digest, "commit": commit}
+    with path.open("ab") as file:
+        file.write(strictjson.dumps(line) + b"\n")
+
+
+_STYLES = {"+": "bold green", "x": "bold red", ".": "dim"}
+
+
+@app.command()
+def health(
+    files: Annotated[
+        list[Path], typer.Argument(help="What `contract check --record` wrote, or the output of `gh run list --json`.")
+    ],
+    window: Annotated[str, typer.Option("--window", help="How far to look back, in days.")] = "30d",
+    badge: Annotated[Path | None, typer.Option("--badge", help="Also write an SVG with the result.")] = None,
+    json: Json = False,
+) -> None:
+    """How long has the contract check been green? One mark a day, oldest first: + green, x red, . no check.
+
+    Exit 0: green now, and on every day of the window that had a check. 1: not.
+    """
+    from datetime import UTC, datetime
+
+    from toolgate.policy import health as judged
+
+    days = int(window[:-1]) if re.fullmatch(r"[1-9][0-9]{0,2}d", window) else 0
+    if not days:
+        raise typer.BadParameter("give days, such as 30d", param_hint="--window")
+    checks = [check for file in files for check in judged.read_checks(_bytes(file), str(file))]
+    found = judged.health_of(checks, datetime.now(UTC), days)
+    if badge is not None:
+        _write_if_changed(badge, judged.badge(found).encode())
+    if json:
+        output.answer_json(found.as_json())
+    else:
+        _tell(found)
+    raise typer.Exit(ExitCode.OK if found.is_green else ExitCode.FAILED)
+
+
+def _bytes(file: Path) -> bytes:
+    if not file.is_file():
+        raise StartRefused(f"There is no file {file}.\nRecord checks in it: toolgate contract check --record {file}")
+    return file.read_bytes()
+
+
+def _tell(found: GreenWindow) -> None:
+    output.line(*((mark, _STYLES[mark]) for mark in found.strip))
+    first, last = found.days[0][0], found.days[-1][0]
+    output.say(f"{first} to {last}: {found.checks} checks, {found.now if found.checks else 'no checks'} now")
+    if found.first_red is not None:
+        hours = found.longest_red.total_seconds() / 3600
+        where = f" at commit {found.first_red.commit}" if found.first_red.commit else ""
+        output.say(f"longest red time {hours:.1f} h; first red {found.first_red.moment:%Y-%m-%d %H:%M} UTC{where}")
+
+
+def _exit_code(wrong: Sequence[Breach], state: PolicyState, live: Contract) -> int:
+    if any(breach.severity == "fatal" for breach in wrong):
+        return ExitCode.FAILED
+    # Byte for byte where all packs are here: an edited digest or layout is a lock that nobody built.
+    whole = {tool["pack"] for tool in state.lock()["tools"]} == {tool["pack"] for tool in live["tools"]}
+    edited = whole and contract.render(live) != state.lock_path.read_bytes()
+    return ExitCode.DRIFT if wrong or edited else ExitCode.OK
+
+
+def _verdict(exit_code: int, live: Contract) -> str:
+    if exit_code == ExitCode.OK:
+        return f"ok: {len(live['tools'])} tools match mcp-contract.json, sha256 {live['digest']}"
+    if exit_code == ExitCode.DRIFT:
+        return "drift: mcp-contract.json is not what the code and the policy say. Run `toolgate contract build`."
+    return "refused: a server with this policy would not start."
+
+
+@app.command("diff")
+def diff_command(
+    old: Annotated[Path | None, typer.Argument(help="A contract file; else the committed lock.")] = None,
+    new: Annotated[Path | None, typer.Argument(help="A contract file; else what the code says now.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """What changed between two contracts, as callers feel it: breaking, widening or text-only.
+
+    A breaking change must have been announced, in the older contract, two weeks ago (manifest: `deprecations`).
+    Exit 0: nothing breaks unannounced. 1: something does. 3: the code differs from the lock, and nothing breaks.
+    """
+    from datetime import UTC, datetime
+
+    before, after = _two_contracts(old, new, home)
+    changes = diff.compare(before, after)
+    early = diff.unannounced(changes, before, datetime.now(UTC).date())
+    if json:
+        output.answer_json({"changes": [change.as_json() | {"unannounced": change in early} for change in changes]})
+    else:
+        output.say(_lines(changes, early) + _summary(changes))
+    if early:
+        raise typer.Exit(ExitCode.FAILED)
+    if changes and new is None:
+        raise typer.Exit(ExitCode.DRIFT)
+
+
+def _two_contracts(old: Path | None, new: Path | None, home: Path | None) -> tuple[Contract, Contract]:
+    for given in (old, new):
+        if given is not None and not given.is_file():
+            raise StartRefused(
+                f"There is no file {given}.\nGive a contract that `toolgate contract build` wrote, such as mcp-contract.json "
+                "of another commit; without one, the committed lock is compared with the code."
+            )
+    if old is not None and new is not None:
+        return contract.read_lock(old), contract.read_lock(new)
+
+    state = read_policy_state(home)
+    return contract.read_lock(old) if old else state.locked_part(), state.live()
+
+
+def _lines(changes: Iterable[ContractChange], early: Sequence[ContractChange] = ()) -> str:
+    return "".join(
+        f"{change.kind:<10}{change.tool}: {change.text}{' (not announced two weeks ahead)' if change in early else ''}\n"
+        for change in changes
+    )
+
+
+def _summary(changes: Sequence[ContractChange]) -> str:
+    kinds = ("breaking", "widening", "text-only")
+    return ", ".join(f"{sum(change.kind == kind for change in changes)} {kind}" for kind in kinds)
+
+
+def _write_if_changed(path: Path, data: bytes) -> None:
+    if not path.exists() or path.read_bytes() != data:
+        replace_file(path, data, 0o666)  # a file of the repository: the umask says who may read it

@@ -1,0 +1,141 @@
+"""`toolgate policy test`, `explain` and `replay`: how the policy decides about examples, one call, and calls on record."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from toolgate.cli import output
+from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.policy.judged import Judge, Judged, Replayed
+from toolgate.cli.policy.state import read_policy_state
+from toolgate.errors import OK, VERDICTS, ExitCode, StartRefused
+from toolgate.ledger import LOG_PATH
+from toolgate.ledger.reading import query
+from toolgate.ledger.reading.query import Filter, parse_since
+from toolgate.model import strictjson
+from toolgate.model.call import Caller
+from toolgate.model.clock import from_rfc3339
+from toolgate.policy import bundle
+
+if TYPE_CHECKING:
+    from toolgate.policy.manifest import Example, ManifestRow
+
+KINDS = ("would_refuse", "would_let_through", "cannot_tell")
+
+
+def try_examples(home: Home = None, json: Json = False) -> None:
+    """Judge the manifest's own examples: each is decided as it expects, or exit 1."""
+    state = read_policy_state(home)
+    judge = Judge(state.packs, state.manifest)
+    results = [
+        _tried(judge, row, number, example)
+        for row in state.manifest.rows.values()
+        for number, example in enumerate(row.examples, 1)
+    ]
+    failed = [result for result in results if not result["ok"]]
+    if json:
+        output.answer_json({"ok": not failed, "examples": results})
+    else:
+        for result in failed:
+            found = f"{result['verdict']}" + (f" by {result['rule']}" if result["rule"] else "")
+            output.say(f"{result['tool']}, example {result['example']}: expected {result['expected']}, found {found}")
+        output.say(f"{len(results) - len(failed)} of {len(results)} examples are decided as expected")
+    if failed:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _tried(judge: Judge, row: ManifestRow, number: int, example: Example) -> dict[str, Any]:
+    given = example.given
+    who = {"id": "example", "role": min(row.roles), "label": "", **given.get("caller", {})}
+    caller = Caller(who["id"], who["role"], who["label"])
+    now = from_rfc3339(given["now"]) if "now" in given else time.time()
+    found = judge.call(row.name, caller, given.get("args", {}), given.get("environment", "local"), now)
+    is_ok = found.ending == example.expect and example.rule in (None, found.rule)
+    return {"tool": row.name, "example": number, "ok": is_ok, "expected": example.expect, **found.as_json()}
+
+
+def explain(
+    tool: Annotated[str, typer.Option("--tool", help="Its name, as the manifest has it.")],
+    role: Annotated[str, typer.Option("--role", help="Of the caller.")],
+    args: Annotated[
+        str | None, typer.Option("--args", metavar="FILE", help="The arguments as JSON; - reads them.")
+    ] = None,
+    label: Annotated[str, typer.Option("--label", help="Of the caller's key.")] = "",
+    environment: Annotated[str, typer.Option("--environment", help="local or cloud.")] = "local",
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Say how the policy decides about one call, and which rule does. Exits as `toolgate call` would."""
+    state = read_policy_state(home)
+    judge = Judge(state.packs, state.manifest)
+    found = judge.call(tool, Caller("example", role, label), _arguments(args), environment, time.time())  # type: ignore[arg-type]  # any role
+    if json:
+        output.answer_json(found.as_json())
+    else:
+        _say(found)
+    raise typer.Exit(ExitCode.OK if found.ending is OK else VERDICTS[found.ending].exit_code)
+
+
+def _say(found: Judged) -> None:
+    by = f", by rule {found.rule}" if found.rule else ""
+    output.say(f"{found.ending}{by}" + (f": {found.reason}" if found.reason else ""))
+
+
+def _arguments(place: str | None) -> Any:
+    if place is None:
+        return {}
+    try:
+        return strictjson.loads(sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes())
+    except strictjson.JsonFault as fault:
+        raise StartRefused(f"{place} is not JSON: {fault}.\nMend the file.") from None
+
+
+def replay(
+    policy: Annotated[Path, typer.Option("--policy", metavar="DIR", help="The proposed policy.")],
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Calls from then on: 7d, 2026-11-15.")] = "7d",
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Judge calls on record by a proposed policy: whom would it have refused, whom let through?
+
+    The log holds arguments only where `[ledger.keep]` keeps them: what a rule must know and the log does not say is told.
+    """
+    settings = settings_at(home)
+    begins = parse_since(since, time.time())
+    if begins is None:
+        raise typer.BadParameter("give a span or a day: 7d, 2026-11-15", param_hint="--since")
+    state = read_policy_state(home)
+    manifest, _ = bundle.load_decisions(policy)
+    judge = Judge(state.packs, manifest)
+    wanted = Filter(since=begins, event="outcome")
+    found = Counter(_replayed(judge, query.records(settings.paths.runs / LOG_PATH, wanted)))
+    counts = {kind: sum(n for call, n in found.items() if call.kind == kind) for kind in ("same", *KINDS)}
+    if json:
+        told = {
+            kind: [call.as_json() | {"calls": n} for call, n in found.most_common() if call.kind == kind]
+            for kind in KINDS
+        }
+        output.answer_json({"since": begins, "calls": sum(counts.values()), "counts": counts, **told})
+        return
+    rows = [
+        [call.kind.replace("_", " "), call.caller, call.role, call.tool, str(n), call.why]
+        for call, n in found.most_common()
+        if call.kind != "same"
+    ]
+    output.table(["what", "caller", "role", "tool", "calls", "why"], rows)
+    output.say(", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in counts.items()))
+
+
+def _replayed(judge: Judge, records: Iterator[dict[str, Any]]) -> Iterator[Replayed]:
+    for record in records:
+        found = judge.replay(record)
+        if found is not None:
+            yield replace(found, why="") if found.kind == "same" else found

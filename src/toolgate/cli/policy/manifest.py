@@ -1,0 +1,105 @@
+"""`toolgate policy`: judge the manifest, show what it says, renew what is made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolgate.cli import output
+from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.policy import judging
+from toolgate.cli.policy.state import breach_lines, read_policy_state
+from toolgate.errors import ExitCode
+from toolgate.model.offers import offered
+from toolgate.policy import adr, bundle, contract
+from toolgate.policy import docs as documents
+from toolgate.policy.conditions import compile_rules
+
+if TYPE_CHECKING:
+    from toolgate.cli.policy.state import PolicyState
+    from toolgate.policy.manifest import ManifestRow
+
+app = typer.Typer(no_args_is_help=True)
+app.command("test")(judging.try_examples)
+app.command("explain")(judging.explain)
+app.command("replay")(judging.replay)
+
+
+@app.command()
+def lint(home: Home = None, json: Json = False) -> None:
+    """Judge manifest, tools, ADRs and lock by the five manifest rules.
+
+    Exit 0: nothing worse than a warning. 1: a fatal rule, or a manifest that cannot be read. 3: contract drift only.
+    """
+    state = read_policy_state(home)
+    breaches = state.judge(state.lock())
+    compile_rules(state.packs, state.manifest)
+    counts = {kind: sum(breach.severity == kind for breach in breaches) for kind in ("fatal", "drift", "warning")}
+    if json:
+        ok = not counts["fatal"] and not counts["drift"]
+        output.answer_json({"ok": ok, "breaches": [breach.as_json() for breach in breaches]})
+    else:
+        output.say(breach_lines(breaches) + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    if counts["fatal"]:
+        raise typer.Exit(ExitCode.FAILED)
+    if counts["drift"]:
+        raise typer.Exit(ExitCode.DRIFT)
+
+
+@app.command()
+def show(
+    tool: Annotated[str | None, typer.Argument(help="One tool; else all of them.")] = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """What the manifest in force says: tier, ADR and roles of each tool, and whether its code is there."""
+    state = read_policy_state(home)
+    rows = [_told(row, state) for name, row in sorted(state.manifest.rows.items()) if tool in (None, name)]
+    withdrawn = sorted(name for name in state.manifest.withdrawn if tool in (None, name))
+    if not rows and not withdrawn:
+        output.fault(f"{tool} has no row in the policy manifest.\n`toolgate policy show` lists every row.")
+        raise typer.Exit(ExitCode.UNKNOWN_TOOL)
+    if json:
+        output.answer_json({"version": state.manifest.version, "tools": rows, "withdrawn": withdrawn})
+        return
+    lines = [[row["name"], row["tier"], row["adr"] or "-", ",".join(row["roles"]), row["state"]] for row in rows]
+    lines += [[name, "-", "-", "-", "withdrawn"] for name in withdrawn]
+    output.table(["tool", "tier", "adr", "roles", "state"], lines)
+
+
+def _told(row: ManifestRow, state: PolicyState) -> dict[str, Any]:
+    live = any(tool.name == row.name for pack in state.packs for tool in offered(pack))
+    return {
+        "name": row.name,
+        "pack": row.pack,
+        "tier": row.tier,
+        "adr": row.adr,
+        "hint": row.hint,
+        "roles": sorted(row.roles),
+        "state": "live" if live else "pre-declared",
+    }
+
+
+@app.command()
+def docs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Markdown files.", exists=True, file_okay=False)
+    ] = Path("docs/adr"),
+    home: Home = None,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 3 if a file is stale.")] = False,
+    json: Json = False,
+) -> None:
+    """Renew the made parts of Markdown files: the tool policy table and the index of ADRs, from the committed lock."""
+    lock = contract.read_lock(bundle.lock_path(settings_at(home).paths.policy))
+    stale = list(documents.stale(folder, documents.parts(lock, adr.load_directory(folder).values())))
+    for path, fresh in stale:
+        if not json:
+            output.say(f"{path}: {'stale' if check else 'renewed'}")
+        if not check:
+            path.write_text(fresh, encoding="utf-8")
+    if json:
+        output.answer_json({"stale" if check else "renewed": [str(path) for path, _ in stale]})
+    if check and stale:
+        raise typer.Exit(ExitCode.DRIFT)

@@ -1,0 +1,1 @@
+"""Commands that reach running servers by their control sockets."""

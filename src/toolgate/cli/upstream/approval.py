@@ -1,0 +1,152 @@
+"""`toolgate upstream adopt` and `approve`: what a person approves is pinned; nothing here approves by itself."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolgate.cli.admin_records import recorded
+from toolgate.cli.options import Home, Json, home_at
+from toolgate.cli.upstream.files import keep_rows, policy_of, roles_of, set_rows, write_pin
+from toolgate.cli.upstream.inspection import Inspection, drift_of, inspect, served_by
+from toolgate.cli.upstream.shared import Name, Yes, confirmed, pin_at, report
+from toolgate.cli.upstream.show import show_drift, show_inspection, show_tool
+from toolgate.errors import ExitCode, StartRefused
+from toolgate.kit.pins import approve as approved
+from toolgate.kit.pins import digest_of, pin_of
+from toolgate.model.call import CALLING_ROLES
+from toolgate.packs.upstream.scan import not_servable, shown
+
+if TYPE_CHECKING:
+    pass
+
+app = typer.Typer()
+
+
+@app.command()
+def adopt(
+    name: Name,
+    roles: Annotated[str, typer.Option("--roles", metavar="A,B", help="Who may call its tools. There is no default.")],
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tool",
+            metavar="GLOB",
+            help="Only these of its tools ('prompt:*', 'resource:*' and 'template:*' name the rest); may be repeated.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Pin an upstream as it is now, and give its tools, prompts and resources to roles. In a terminal each is asked about."""
+    settings = home_at(home)
+    policy, chosen_roles = policy_of(settings), _roles(roles)
+    inspected = inspect(settings, name)
+    blocked = not_servable(inspected.findings)
+    wanted = [offered for offered in sorted(inspected.offer.places()) if _matches(offered, tool)]
+    chosen = [offered for offered in wanted if shown(offered) not in blocked]
+    if not json:
+        show_inspection(inspected, wanted)
+    if not yes:
+        chosen = _chosen(inspected, chosen)
+    if not chosen:
+        raise StartRefused(f"Nothing of {name} was approved.\nLook at the findings: toolgate upstream try {name}")
+    pin = pin_of(name, inspected.peer, inspected.offer, set(chosen).__contains__)
+    names, refused = served_by(settings, inspected, pin)
+    about = {"upstream": name, "pin": pin.digest, "roles": chosen_roles, "tools": sorted(names.values())}
+    with recorded(settings, "upstream.adopt", about):
+        write_pin(policy, pin)
+        keep_rows(policy, name, names.values())
+        set_rows(policy, name, dict.fromkeys(names.values(), chosen_roles))
+    left = sorted({*wanted} - names.keys())
+    told = {"adopted": name, "pin": pin.digest, "tools": sorted(names.values()), "left_out": left, "refused": refused}
+    text = (
+        f"adopted {name}: {_counted(names.values())} for {', '.join(chosen_roles)}. "
+        "A running server takes it over: toolgate reload."
+    )
+    report(json, told, text)
+
+
+@app.command()
+def approve(
+    name: Name,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option("--tool", metavar="TOOL", help="Only this tool (or prompt:NAME); may be repeated."),
+    ] = None,
+    roles: Annotated[
+        str | None, typer.Option("--roles", metavar="A,B", help="For tools that are new; those known keep theirs.")
+    ] = None,
+    yes: Yes = False,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Approve what changed since an upstream was adopted, after showing it. New tools need --roles to be served."""
+    settings = home_at(home)
+    policy, pin = policy_of(settings), pin_at(settings, name)
+    inspected = inspect(settings, name)
+    found = drift_of(pin, inspected)
+    if not found:
+        report(json, {"approved": name, "pin": pin.digest, "changed": False}, f"{name} is as it was approved.")
+        return
+    blocked = not_servable(inspected.findings)
+    bad = [
+        offered
+        for offered in tool or inspected.offer.places()
+        if shown(offered) in blocked and offered not in pin.declined
+    ]
+    if bad:
+        raise StartRefused(
+            f"{shown(bad[0])} of {name} has a critical finding.\nLook at it: toolgate upstream try {name}"
+        )
+    if not json:
+        show_drift(pin, inspected, found)
+    if not yes and not confirmed(f"Approve this for {name}?"):
+        raise typer.Exit(ExitCode.FAILED)
+    fresh = approved(pin, inspected.offer, inspected.peer, tool)
+    names, _ = served_by(settings, inspected, fresh)
+    given = roles_of(policy, name)
+    added = [served for place, served in names.items() if place not in pin.places() and served not in given]
+    about = {"upstream": name, "pin": fresh.digest, "before": pin.digest, "diff": digest_of(found.as_json())}
+    with recorded(settings, "upstream.approve", about):
+        write_pin(policy, fresh)
+        keep_rows(policy, name, names.values())
+        if roles is not None:
+            set_rows(policy, name, dict.fromkeys(added, _roles(roles)))
+    unserved = f" New and not served without --roles: {', '.join(added)}." if added and roles is None else ""
+    told = {"approved": name, "pin": fresh.digest, "before": pin.digest, "changed": True, "new": added}
+    report(json, told, f"approved {name}.{unserved} A running server takes it over: toolgate reload.")
+
+
+def _counted(names: Collection[str]) -> str:
+    """`2 tools`, and prompts and resources where there are any."""
+    kinds = Counter(name.partition(":")[0] if ":" in name else "tool" for name in names)
+    others = (f"{kinds[kind]} {kind}s" for kind in ("prompt", "resource") if kinds[kind])
+    return ", ".join([f"{kinds['tool']} tools", *others])
+
+
+def _roles(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    known = list(CALLING_ROLES)
+    if not words or any(word not in known for word in words):
+        raise typer.BadParameter(f"give one or more of {', '.join(known)}", param_hint="--roles")
+    return [role for role in known if role in words]
+
+
+def _matches(place: str, globs: Sequence[str] | None) -> bool:
+    return not globs or any(fnmatch.fnmatchcase(place, glob) for glob in globs)
+
+
+def _chosen(inspected: Inspection, places: Sequence[str]) -> list[str]:
+    """Each is shown with what was found about it, and asked about."""
+    chosen = []
+    for place in places:
+        show_tool(inspected, place)
+        if confirmed(f"Serve {shown(place)}?"):
+            chosen.append(place)
+    return chosen

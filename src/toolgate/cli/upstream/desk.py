@@ -1,0 +1,103 @@
+"""What the console shows and approves of an upstream that changed: the same inspection, the same pin, as `toolgate upstream`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from toolgate.cli.upstream.files import keep_rows, policy_of, write_pin
+from toolgate.cli.upstream.inspection import Inspection, drift_of, inspect, served_by
+from toolgate.cli.upstream.shared import pin_at
+from toolgate.console.ports import FieldChange, UpstreamChange
+from toolgate.errors import StartRefused
+from toolgate.kit.pins import PinFault, digest_of
+from toolgate.kit.pins import approve as approved
+from toolgate.model import strictjson
+from toolgate.model.threads import in_thread
+from toolgate.packs.upstream.scan import not_servable, shown
+
+if TYPE_CHECKING:
+    from toolgate.kit.pins import Pin, PinDrift
+    from toolgate.settings import Settings
+
+
+class PinDesk(Struct, frozen=True):
+    """Implements `toolgate.console.ports.UpstreamChanges`. Each look connects to the upstream anew, in a thread."""
+
+    settings: Settings
+
+    async def look(self, name: str) -> UpstreamChange:
+        return await in_thread(self._look, name)
+
+    async def approve(self, name: str, digest: str, recorded: Callable[[Mapping[str, Any]], Any]) -> str:
+        return await in_thread(self._approve, name, digest, recorded)
+
+    def _look(self, name: str) -> UpstreamChange:
+        pin, inspected, found = self._found(name)
+        if not found:
+            return UpstreamChange("", ())
+        fresh = self._fresh(pin, inspected)
+        rows = [
+            FieldChange(
+                tool, each, _text(pin.tools[tool].definition.get(each)), _text(inspected.offer.tools[tool].get(each))
+            )
+            for tool, fields in sorted(found.changed.items())
+            for each in fields
+        ]
+        return UpstreamChange(fresh.digest, rows, list(_notes(inspected, found)), _blocked(pin, inspected))
+
+    def _approve(self, name: str, digest: str, recorded: Callable[[Mapping[str, Any]], Any]) -> str:
+        """Raises: StartRefused: it is not what was shown any more, or may not be served."""
+        policy = policy_of(self.settings)
+        pin, inspected, found = self._found(name)
+        if not found:
+            return f"{name} is as it was approved."
+        fresh, blocked = self._fresh(pin, inspected), _blocked(pin, inspected)
+        if fresh.digest != digest:
+            raise StartRefused(f"{name} has changed since this page was made.\nLook again before you approve it.")
+        if blocked:
+            raise StartRefused(blocked)
+        names, _ = served_by(self.settings, inspected, fresh)
+        about = {"upstream": name, "pin": fresh.digest, "before": pin.digest, "diff": digest_of(found.as_json())}
+        with recorded(about):
+            write_pin(policy, fresh)
+            keep_rows(policy, name, names.values())
+        return "Approved. A running server takes it over: toolgate reload. Tools that are new are served once they have roles."
+
+    def _found(self, name: str) -> tuple[Pin, Inspection, PinDrift]:
+        """Raises: StartRefused, SettingsError."""
+        pin, inspected = pin_at(self.settings, name), inspect(self.settings, name)
+        return pin, inspected, drift_of(pin, inspected)
+
+    def _fresh(self, pin: Pin, inspected: Inspection) -> Pin:
+        """Raises: StartRefused."""
+        try:
+            return approved(pin, inspected.offer, inspected.peer, None)
+        except PinFault as fault:
+            raise StartRefused(f"{pin.upstream} cannot be pinned: {fault}.\nAsk its author.") from None
+
+
+def _notes(inspected: Inspection, found: PinDrift) -> Iterator[str]:
+    if found.peer:
+        yield "Another program or address than the approved one."
+    for word, names in (("Gone", found.gone), ("New", found.added), ("Differs", found.about)):
+        yield from (f"{word}: {shown(name)}" for name in names)
+    changed = {shown(name) for name in (*found.changed, *found.added)}
+    for finding in inspected.findings:
+        if finding.severity != "info" and finding.extra.get("tool") in changed:
+            yield f"{finding.severity}: {finding.rule}, {finding.message}"
+
+
+def _blocked(pin: Pin, inspected: Inspection) -> str:
+    """Why it cannot be approved here."""
+    blocked = not_servable(inspected.findings)
+    bad = [name for name in inspected.offer.places() if shown(name) in blocked and name not in pin.declined]
+    return f"{shown(bad[0])} has a critical finding, so nothing is approved here." if bad else ""
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else strictjson.dumps_pretty(value).decode()

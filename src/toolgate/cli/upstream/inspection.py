@@ -1,0 +1,84 @@
+"""An upstream as it is now: connected, listed, scanned, compared with its pin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from toolgate.cli import output
+from toolgate.enabled import enabled_packs
+from toolgate.errors import StartRefused, ToolError, UpstreamFailed
+from toolgate.kit.pins import compare
+from toolgate.packs.upstream.names import served_names, taken_with
+from toolgate.packs.upstream.scan import Scanned, scan
+from toolgate.powers.mcp.failures import NotSent
+from toolgate.powers.secrets import SecretSources
+from toolgate.ruleset import names_taken
+from toolgate.upstreams import describe, hidden_from_programs, logins_of, read_pins, read_tables
+
+if TYPE_CHECKING:
+    from toolgate.kit.findings import Finding
+    from toolgate.kit.pins import Offer, Pin, PinDrift
+    from toolgate.powers.mcp.table import UpstreamTable
+    from toolgate.settings import Settings
+
+from toolgate.cli.upstream.shared import table_of
+
+
+class Inspection(Struct, frozen=True):
+    """One upstream as it is now."""
+
+    table: UpstreamTable
+    offer: Offer
+    peer: Mapping[str, Any]
+    findings: Sequence[Finding]
+
+
+def inspect(settings: Settings, name: str) -> Inspection:
+    """Connect, list and scan. Raises: StartRefused: it does not answer; the text has a program's last words."""
+    table = table_of(settings, name)
+    secrets = SecretSources(settings.paths.secrets, os.environ)
+    try:
+        with _waiting(f"connecting to {name} ..."):
+            offer, peer = asyncio.run(describe(table, secrets, hidden_from_programs(settings), logins_of(settings)))
+    except (UpstreamFailed, NotSent) as fault:
+        raise StartRefused(f"{name} does not answer ({fault.reason}): {fault}") from None
+    except ToolError as fault:
+        raise StartRefused(f"{name} cannot be reached: {fault.text}.\nCheck its address.") from None
+    taken = taken_names(settings, name)
+    scanned = Scanned(name, offer, table.prefix, tuple(sorted(taken)), table.command, table.url)
+    return Inspection(table, offer, peer, scan(scanned))
+
+
+def taken_names(settings: Settings, name: str) -> set[str]:
+    """Names and kinds of addresses here that are not this upstream's."""
+    taken = names_taken(enabled_packs(settings))
+    tables = read_tables(settings)
+    for other, pin in sorted(read_pins(settings.paths.policy, tables).items()):
+        if other != name:
+            taken |= taken_with(other, tables[other].prefix, pin.places(), taken)
+    return taken
+
+
+def served_by(settings: Settings, inspected: Inspection, pin: Pin) -> tuple[dict[str, str], dict[str, str]]:
+    """(what of a pin is served under which name, what cannot be served and why)."""
+    definitions = {place: item.definition for place, item in pin.places().items()}
+    return served_names(pin.upstream, inspected.table.prefix, definitions, taken_names(settings, pin.upstream))
+
+
+def drift_of(pin: Pin, inspected: Inspection) -> PinDrift:
+    return compare(pin, inspected.offer, inspected.peer)
+
+
+@contextmanager
+def _waiting(text: str) -> Iterator[None]:
+    output.progress(text)
+    try:
+        yield
+    finally:
+        output.progress("")

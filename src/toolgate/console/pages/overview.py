@@ -1,0 +1,115 @@
+"""The first page: what this server is, what it did in a day, and what needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from toolgate.console.charts import bar_chart
+from toolgate.console.pages.shared import DAY_MS, ConsolePage
+from toolgate.ledger import record
+from toolgate.model.clock import rfc3339
+
+if TYPE_CHECKING:
+    from toolgate.console.index.reading import IndexReader
+    from toolgate.console.pages.shared import Desk
+
+HOUR_MS: Final = 3_600_000
+SPANS: Final = {"1h": HOUR_MS, "24h": DAY_MS, "7d": 7 * DAY_MS}
+_STEPS: Final = {"1h": 600_000, "24h": HOUR_MS, "7d": 6 * HOUR_MS}
+EXPIRES_SOON_S: Final = 14 * 86_400
+TOP: Final = 8
+"""Rows of a short table."""
+
+
+def overview(desk: Desk, checks: Mapping[str, bool]) -> ConsolePage:
+    span = desk.visit.query.get("span", "24h")
+    span = span if span in SPANS else "24h"
+    since = desk.now_ms - SPANS[span]
+    with desk.index() as index:
+        verdicts, tools = index.by("verdict", since), index.by("tool", since)
+        durations = index.durations(since)
+        entries, first = index.extent()
+        chart = bar_chart(index.series(since, _STEPS[span]), since, desk.now_ms, _STEPS[span])
+        values = {
+            "span": span,
+            "spans": list(SPANS),
+            "calls": sum(each.calls for each in verdicts),
+            "refused": sum(each.calls for each in verdicts if each.name != "ok"),
+            "clamped": sum(each.clamped for each in verdicts),
+            "verdicts": verdicts,
+            "tools": tools[:TOP],
+            "more_tools": max(0, len(tools) - TOP),
+            "sample": len(durations),
+            "p50": _quantile(durations, 0.5),
+            "p95": _quantile(durations, 0.95),
+            "chart": chart,
+            "entries": entries,
+            "first": first,
+            "checkpoint": _checkpoint(index),
+            "needs": list(_needs(desk, index)),
+        }
+    environment, notes = desk.ports.environment()
+    running = desk.ports.running()
+    values |= {
+        "environment": environment,
+        "notes": notes,
+        "checks": checks,
+        "stores": desk.ports.stores(),
+        "upstreams": desk.ports.upstreams(),
+        "running": sum(running.values()) if desk.session.sees_all else running.get(desk.session.caller.key_id, 0),
+        "now_ms": desk.now_ms,
+    }
+    return ConsolePage("overview", "Overview", values)
+
+
+def _quantile(values: Sequence[int], share: float) -> int | None:
+    return values[min(len(values) - 1, int(len(values) * share))] if values else None
+
+
+def _checkpoint(index: IndexReader) -> dict[str, Any] | None:
+    """The newest signed one, as the log has it."""
+    for entry in index.latest("checkpoint", 1):
+        found = record.read(index.line(entry) or b"") or {}
+        return {"entry": entry, "size": found.get("size"), "root": found.get("root"), "run": found.get("run")}
+    return None
+
+
+def _needs(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
+    """What no program decides."""
+    for upstream in desk.ports.upstreams() if desk.session.sees_all else ():
+        if upstream.state == "not_adopted":
+            yield {"what": f"Upstream {upstream.name} is in the settings and not adopted", "to": ""}
+        for tool, reason in sorted(upstream.refused.items()):
+            text = f"{tool} of {upstream.name} is refused: {reason}"
+            yield {"what": text, "to": f"upstreams/{upstream.name}"}
+    if desk.session.sees_all:
+        yield from _in_doubt(desk, index)
+    yield from _expiring(desk)
+    for _, _, silent in desk.ports.stores():
+        if silent:
+            yield {"what": silent, "to": ""}
+    fault = desk.ports.limits_fault()
+    if fault is not None:
+        yield {"what": fault, "to": ""}
+
+
+def _in_doubt(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
+    """Effects of which a killed server left the intent and no outcome."""
+    for entry in index.latest("recovered", 5, desk.now_ms - 7 * DAY_MS):
+        found = (record.read(index.line(entry) or b"") or {}).get("recovered")
+        left = found.get("unfinished") if isinstance(found, dict) else None
+        for intent in left[:5] if isinstance(left, list) else ():
+            request = str(intent.get("requestId", ""))
+            what = f"Nobody knows whether call {request} happened: a server ended in the middle"
+            yield {"what": what, "to": f"calls/{request}"}
+
+
+def _expiring(desk: Desk) -> Iterator[dict[str, str]]:
+    """Keys that end soon: one's own, or those of all."""
+    sees_all, own = desk.session.sees_all, desk.session.caller.key_id
+    for key in desk.ports.keys.all():
+        ends = key.expires if (sees_all or key.id == own) and key.state(desk.now) == "live" else None
+        if ends is not None and ends - desk.now < EXPIRES_SOON_S:
+            name = f"{key.label} ({key.id})" if key.label else key.id
+            yield {"what": f"Key {name} expires at {rfc3339(ends)}", "to": "keys" if sees_all else ""}

@@ -1,0 +1,148 @@
+"""Who looks at a page: a key is exchanged for a sealed cookie, which is worth nothing without that key being live.
+
+There is no table of sessions, so every process of a home knows every session. A session names a key and its role; both are asked
+of the key file at every request, so a revoked or changed key ends it at once. It ends by itself after an hour without a page,
+and after twelve hours in any case.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from toolgate.errors import Refusal
+from toolgate.kit.seal import NotSealed, seal, unseal
+from toolgate.model import strictjson
+
+if TYPE_CHECKING:
+    from toolgate.gate.keys import KeyRing
+    from toolgate.model.call import Caller
+    from toolgate.model.clock import Clock
+
+IDLE_S: Final = 3600
+"""A session ends so long after its last page."""
+RENEWED_S: Final = 300
+"""A page renews a session that was last renewed so long ago."""
+LONGEST_S: Final = 12 * 3600
+MAX_FAILED: Final = 5
+"""Keys that were not accepted, of one address, within `FORGOTTEN_S`."""
+FORGOTTEN_S: Final = 60.0
+_ADDRESSES: Final = 1024
+"""Whose failures are remembered."""
+_PURPOSE: Final = "console session"
+MAX_KEY: Final = 256
+
+
+class TooManyAttempts(Exception):
+    pass
+
+
+class ConsoleSession(Struct, frozen=True):
+    caller: Caller
+    token: str
+    """Stands in every form; what comes without it was not sent by a page of this session."""
+    began: float
+    renewed: float
+
+    @property
+    def sees_all(self) -> bool:
+        return self.caller.role in ("admin", "auditor")
+
+    @property
+    def acts(self) -> bool:
+        return self.caller.role == "admin"
+
+    @property
+    def owner(self) -> str | None:
+        """Whose calls it may see; None: everybody's."""
+        return None if self.sees_all else self.caller.key_id
+
+    def is_of(self, form: Mapping[str, str]) -> bool:
+        return compare_digest(form.get("token", "").encode(), self.token.encode())
+
+
+class Sessions:
+    def __init__(self, keys: KeyRing, seal_key: Callable[[], bytes], clock: Clock) -> None:
+        self._keys = keys
+        self._key = seal_key
+        self._clock = clock
+        self._attempts = Attempts(clock)
+
+    @property
+    def cookie(self) -> str:
+        """Its name. Of this home: two servers on one machine share the browser's cookies, whatever their ports."""
+        return f"toolgate_{sha256(b'cookie' + self._key()).hexdigest()[:10]}"
+
+    def begin(self, text: str, address: str) -> ConsoleSession | None:
+        """None: the key is not accepted. Raises: TooManyAttempts: this one is not even looked at."""
+        self._attempts.check(address)
+        try:
+            caller = self._keys.authenticate(text.strip()[:MAX_KEY].encode())
+        except Refusal:
+            self._attempts.failed(address)
+            return None
+        now = self._clock.wall()
+        return ConsoleSession(caller, secrets.token_urlsafe(24), now, now)
+
+    def of(self, cookies: bytes | None) -> ConsoleSession | None:
+        """That of a request's Cookie header."""
+        text = _cookie(cookies, self.cookie)
+        if text is None:
+            return None
+        try:
+            key_id, role, token, began, renewed = unseal(self._key(), text, _PURPOSE)
+        except (NotSealed, strictjson.JsonFault, ValueError, TypeError):
+            return None
+        now, caller = self._clock.wall(), self._keys.live(key_id)
+        if caller is None or caller.role != role or now >= renewed + IDLE_S or now >= began + LONGEST_S:
+            return None
+        return ConsoleSession(caller, token, began, renewed)
+
+    def header(self, session: ConsoleSession, *, is_secure: bool) -> tuple[bytes, bytes]:
+        """Sets the cookie. Without `Path` it is the browser's address of the console, with whatever prefix a proxy gives it."""
+        caller = session.caller
+        content = [caller.key_id, caller.role, session.token, session.began, self._clock.wall()]
+        text = f"{self.cookie}={seal(self._key(), content, _PURPOSE)}; Max-Age={IDLE_S}; HttpOnly; SameSite=Strict"
+        return b"set-cookie", (text + ("; Secure" if is_secure else "")).encode()
+
+    def is_worn(self, session: ConsoleSession) -> bool:
+        return self._clock.wall() >= session.renewed + RENEWED_S
+
+    @property
+    def end_header(self) -> tuple[bytes, bytes]:
+        return b"set-cookie", f"{self.cookie}=; Max-Age=0; HttpOnly; SameSite=Strict".encode()
+
+
+class Attempts:
+    """Failures of the last minute, by address. A key cannot be guessed; this keeps those who try out of the log."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._by_address: OrderedDict[str, list[float]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Raises: TooManyAttempts."""
+        edge = self._clock.monotonic() - FORGOTTEN_S
+        own = [moment for moment in self._by_address.get(address, ()) if moment > edge]
+        if len(own) >= MAX_FAILED:
+            raise TooManyAttempts
+
+    def failed(self, address: str) -> None:
+        now = self._clock.monotonic()
+        own = self._by_address.pop(address, [])
+        self._by_address[address] = [*own[-MAX_FAILED:], now]
+        while len(self._by_address) > _ADDRESSES:
+            self._by_address.popitem(last=False)
+
+
+def _cookie(header: bytes | None, name: str) -> str | None:
+    """Its value, if it is there exactly once."""
+    pairs = [part.strip().partition(b"=") for part in (header or b"").split(b";")]
+    found = [value for key, _, value in pairs if key == name.encode()]
+    return found[0].decode("ascii", "replace") if len(found) == 1 else None

@@ -1,0 +1,1 @@
+"""What decides about one call beyond its role: stops by an operator."""

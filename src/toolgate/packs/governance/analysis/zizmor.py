@@ -1,0 +1,109 @@
+"""Findings of zizmor, out of its SARIF: for what our rules do not look at (injection, triggers, caches, credentials).
+
+Where both found the same thing in the same place there is one finding, ours, and it says who else found it. Pure: the
+program itself is run by the command (`cli/zizmor.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from toolgate.kit.findings import Finding, Severity
+from toolgate.kit.reports.render import printable
+from toolgate.model import strictjson
+from toolgate.packs.governance.repository.redact import redacted
+from toolgate.packs.governance.rules.base import RuleVerdict
+from toolgate.packs.governance.rules.catalogue import BY_ID, ZIZMOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_SARIF_BYTES: Final = 64 * 1024 * 1024
+MAX_RESULTS: Final = 3_000
+_SAME: Final[Mapping[str, frozenset[str]]] = {
+    "zizmor/unpinned-uses": frozenset({"MD-002"}),
+    "zizmor/unpinned-images": frozenset({"MD-002"}),
+    "zizmor/adhoc-packages": frozenset({"MD-002"}),
+    "zizmor/excessive-permissions": frozenset({"L0-002", "MD-004"}),
+}
+"""Its rules that mean what ours do."""
+_SEVERITY: Final[Mapping[str, Severity]] = {"High": "high", "Medium": "medium", "Low": "low", "Informational": "info"}
+_LOWER: Final[Mapping[Severity, Severity]] = {"high": "medium", "medium": "low", "low": "info", "info": "info"}
+
+
+class SarifFault(ValueError):
+    """Not what zizmor writes. The text says how."""
+
+
+def read_sarif(data: bytes, prefix: str = "") -> tuple[Finding, ...]:
+    """`prefix`: what stands before our paths where zizmor names files from the top of a larger checkout. Raises: SarifFault."""
+    try:
+        document = strictjson.loads(data, max_bytes=MAX_SARIF_BYTES, max_values=None)
+        runs = document["runs"]
+        results = [result for run in runs for result in run["results"]]
+        names = {run["tool"]["driver"]["name"] for run in runs}
+        succeeded = all(
+            invocation.get("executionSuccessful") is True for run in runs for invocation in run.get("invocations", ())
+        )
+        found = tuple(_finding(result, prefix) for result in results[:MAX_RESULTS])
+    except (strictjson.JsonFault, KeyError, TypeError, AttributeError, IndexError) as fault:
+        raise SarifFault(f"its answer is not SARIF as zizmor writes it ({type(fault).__name__})") from None
+    if names != {"zizmor"} or not succeeded:
+        raise SarifFault("its answer is not of a run that succeeded")
+    if len(results) > MAX_RESULTS:
+        raise SarifFault(f"it has more than {MAX_RESULTS} findings")
+    return found
+
+
+def _finding(result: dict[str, Any], prefix: str) -> Finding:
+    place = result["locations"][0]["physicalLocation"]
+    rule, region, properties = str(result["ruleId"]), place["region"], result["properties"]
+    severity = _SEVERITY[properties["zizmor/severity"]]
+    if properties["zizmor/confidence"] == "Low":
+        severity = _LOWER[severity]
+    if not rule.startswith(f"{ZIZMOR}/"):
+        rule = f"{ZIZMOR}/{rule}"
+    text = str(result["message"]["text"])
+    snippet = str(region.get("snippet", {}).get("text", "")).partition("\n")[0]
+    return Finding(
+        rule,
+        "fail",
+        severity,
+        f"{printable(text[:300])} (zizmor)",
+        file=unquote(place["artifactLocation"]["uri"]).removeprefix(prefix),
+        line=int(region["startLine"]),
+        why=BY_ID[ZIZMOR].why,
+        fix=f"See the audit {rule.removeprefix('zizmor/')} in zizmor's documentation.",
+        anchor=snippet or text,
+        extra={"snippet": redacted(snippet), "because": f"zizmor's audit {rule.removeprefix('zizmor/')} says so."},
+    )
+
+
+def merged(verdicts: Iterable[RuleVerdict], foreign: RuleVerdict | None) -> list[RuleVerdict]:
+    """One list: a finding of zizmor's that one of ours already tells is credited there and not told twice."""
+    own = list(verdicts)
+    if foreign is None:
+        return own
+    credit: dict[tuple[str, str, int], set[str]] = {}
+    places = {(finding.rule, finding.file or "", finding.line or 0) for verdict in own for finding in verdict.findings}
+    left = []
+    for finding in foreign.findings:
+        if "/.github/" in (finding.file or ""):
+            continue  # of a repository within this one (fixtures, a vendored copy): nothing there runs
+        same = [rule for rule in _SAME.get(finding.rule, ()) if (rule, finding.file or "", finding.line or 0) in places]
+        for rule in same:
+            credit.setdefault((rule, finding.file or "", finding.line or 0), set()).add(finding.rule)
+        if not same:
+            left.append(finding)
+    credited = [
+        replace(verdict, findings=tuple(_credited(finding, credit) for finding in verdict.findings)) for verdict in own
+    ]
+    return [*credited, replace(foreign, findings=tuple(left))]
+
+
+def _credited(finding: Finding, credit: Mapping[tuple[str, str, int], set[str]]) -> Finding:
+    others = credit.get((finding.rule, finding.file or "", finding.line or 0))
+    return replace(finding, extra={**finding.extra, "alsoFoundBy": sorted(others)}) if others else finding

@@ -1,0 +1,158 @@
+"""`toolgate adr check` and `adr lint`: decision records as rules."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolgate.cli.output import answer_json, say
+from toolgate.errors import ExitCode, ToolError
+from toolgate.kit.findings import Finding, fingerprinted
+from toolgate.packs.governance.cli.common import (
+    FailOn,
+    Form,
+    Format,
+    Home,
+    Json,
+    Output,
+    Root,
+    Threshold,
+    as_json,
+    directory,
+    existing,
+    exit_of,
+    gate_exit,
+    usage,
+    write_answer,
+    write_findings,
+)
+from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.decisions.compliance import as_data, check, governed_files, read_records
+
+if TYPE_CHECKING:
+    from toolgate.kit.findings import Finding
+    from toolgate.packs.governance.decisions.compliance import Compliance
+    from toolgate.packs.governance.decisions.records import DecisionRecord
+
+adr = typer.Typer(no_args_is_help=True, help="Decision records as rules.")
+
+Files = Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...", help="Files to judge.")]
+Where = Annotated[str, typer.Option("--adr-path", metavar="DIR", help="Where the records are.")]
+
+
+@adr.callback()
+def _adr() -> None:
+    """Decision records as rules."""
+
+
+@adr.command("check")
+def adr_check(
+    files: Files = None,
+    *,
+    only: Annotated[list[str] | None, typer.Option("--adr", metavar="ID", help="Only this record; repeatable.")] = None,
+    adr_path: Where = "docs/adr",
+    include_proposed: Annotated[bool, typer.Option("--include-proposed", help="Apply proposed records too.")] = False,
+    form: Form = Format.text,
+    output: Output = None,
+    fail_on: FailOn = Threshold.block,
+    root: Root = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Which accepted decisions do these files break? Without FILES: every file that a rule is about."""
+    named = existing(files or ())
+    with person(home, directory(root), isolated=True) as who:
+        args: dict[str, Any] = {"adrPath": adr_path, "includeProposed": include_proposed}
+        args |= {"adrs": only} if only else {}
+        try:
+            args["files"] = who.named(named) or asyncio.run(governed_files(who.context(), args))
+            compliance = asyncio.run(check(who.context(), args))
+        except ToolError as fault:
+            raise usage(fault) from None
+    if json or form is Format.json:
+        write_answer(as_json(as_data(compliance)), output)
+    else:
+        write_findings(_findings(compliance), form, output, _verdict(compliance))
+    errors = [_told(error) for error in compliance.gate_errors]
+    errors += [f"{name}: there is no such decision record" for name in compliance.unknown]
+    errors += [f"{file.path} was not judged: {file.reason.replace('_', ' ')}" for file in compliance.skipped]
+    raise typer.Exit(gate_exit(errors, exit_of(compliance.decision, "cloud", fail_on, binding=False)))
+
+
+@adr.command("lint")
+def adr_lint(
+    *,
+    adr_path: Where = "docs/adr",
+    root: Root = None,
+    home: Home = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Can the rules of every decision record be read, whatever its status? Exit 1 when not."""
+    with person(home, directory(root), isolated=True) as who:
+        try:
+            records, unread = asyncio.run(read_records(who.context(), {"adrPath": adr_path}))
+        except ToolError as fault:
+            raise usage(fault) from None
+    faulty = [record for record in records if record.fault]
+    if json:
+        rows = [
+            {"path": record.path, "line": record.fault_line, "fault": record.fault, "fix": record.fix}
+            for record in faulty
+        ]
+        rows += [
+            {"path": record.path, "line": None, "fault": f"cannot be read: {record.reason}", "fix": None}
+            for record in unread
+        ]
+        answer_json({"records": len(records), "rules": sum(len(record.rules) for record in records), "faults": rows})
+    else:
+        for record in faulty:
+            say(_told(record))
+        for left in unread:
+            say(f"{left.path}: cannot be read: {left.reason}")
+        say(
+            f"{len(records)} records, {sum(len(record.rules) for record in records)} rules, {len(faulty) + len(unread)} faults"
+        )
+    raise typer.Exit(ExitCode.FAILED if faulty or unread else ExitCode.OK)
+
+
+def _told(record: DecisionRecord) -> str:
+    return f"{record.path}:{record.fault_line or 1}: {record.fault}\n  fix: {record.fix}"
+
+
+def _verdict(compliance: Compliance) -> str:
+    return (
+        f"{compliance.status.replace('_', ' ')}: {compliance.decision}; {compliance.rules} rules of "
+        f"{len(compliance.enforced)} records applied to {compliance.checked} files"
+    )
+
+
+def _findings(compliance: Compliance) -> list[Finding]:
+    found = [
+        Finding(
+            f"{violation.adr}/{violation.rule}",
+            "fail",
+            violation.severity,
+            violation.message,
+            file=violation.file,
+            line=violation.line,
+            fix=violation.remediation,
+            anchor=violation.snippet,
+        )
+        for violation in compliance.violations
+    ]
+    missing = [
+        Finding("SKIPPED", "not_evaluated", "info", f"not read: {file.reason}", file=file.path)
+        for file in compliance.skipped
+    ]
+    missing += [
+        Finding(name, "not_evaluated", "info", "there is no such decision record") for name in compliance.unknown
+    ]
+    missing += [
+        Finding(adr.id, "not_evaluated", "info", f"{adr.fault}", file=adr.path, line=adr.fault_line)
+        for adr in compliance.adrs
+        if adr.fault
+    ]
+    return [*fingerprinted(found), *missing]

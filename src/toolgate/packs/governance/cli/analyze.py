@@ -1,0 +1,269 @@
+"""`toolgate analyze` and `baseline`: a person's own commands, and CI's, on the code the tool runs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from toolgate.cli.output import answer_json, say, write
+from toolgate.errors import ToolError
+from toolgate.kit.findings import Finding
+from toolgate.kit.yamldoc import YamlFault
+from toolgate.packs.governance.analysis.pipeline import LocalInputs
+from toolgate.packs.governance.analysis.pipeline import analyze as run
+from toolgate.packs.governance.analysis.report import reliability, report
+from toolgate.packs.governance.cli.common import (
+    About,
+    Binding,
+    FailOn,
+    Form,
+    Format,
+    Home,
+    Json,
+    Output,
+    Permissions,
+    Root,
+    Threshold,
+    as_json,
+    exit_of,
+    gate_exit,
+    usage,
+    verdict_of,
+    write_answer,
+    write_findings,
+)
+from toolgate.packs.governance.cli.fix import fix_files
+from toolgate.packs.governance.cli.git import base_reader, origin_at
+from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.cli.target import target_of
+from toolgate.packs.governance.cli.zizmor import Zizmor
+from toolgate.packs.governance.repository.config import CONFIG, read_config
+from toolgate.packs.governance.repository.model import MAX_FILE_BYTES, parse_as
+from toolgate.packs.governance.rules.catalogue import BY_ID, GATE, ZIZMOR
+from toolgate.packs.governance.stores.statistics import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from toolgate.packs.governance.analysis.weigh import Analysis
+    from toolgate.packs.governance.cli.git import BaseReader
+    from toolgate.packs.governance.cli.local import RepositoryCommand
+    from toolgate.packs.governance.cli.target import CommandTarget
+
+
+class Mode(StrEnum):
+    """What kind of change is judged."""
+
+    pull_request = "pull_request"
+    issue = "issue"
+    merge_group = "merge_group"
+    drift = "drift"
+    calibration = "calibration"
+
+
+class Switch(StrEnum):
+    """Whether zizmor is asked too."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
+
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[DIR | FILES]...", help="A repository; or files of one, to hear about those only."),
+]
+Protection = Annotated[
+    Path | None,
+    typer.Option("--protection", metavar="FILE", help="Branch protection or rules as the code host answers them."),
+]
+
+
+def analyze(
+    paths: Paths = None,
+    *,
+    mode: Annotated[Mode, typer.Option(help="What kind of change is judged.")] = Mode.pull_request,
+    strict: Annotated[bool, typer.Option("--strict", help="No high finding, at most 5 medium.")] = False,
+    context: About = None,
+    protection: Protection = None,
+    default_permissions: Permissions = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="COMMIT", help="Before the change: which ignores are new?")
+    ] = None,
+    zizmor: Annotated[
+        Switch | None, typer.Option("--zizmor", help="on: its absence is an error; else .toolgate.toml.")
+    ] = None,
+    require_evaluated: Annotated[
+        bool, typer.Option("--require-evaluated", help="Exit 2 when a rule lacks what it needs.")
+    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Add missing permissions, and pins from --pins, first.")] = False,
+    pins: Annotated[
+        Path | None, typer.Option("--pins", metavar="FILE", help="Tags and their commits, for --fix.")
+    ] = None,
+    form: Form = Format.text,
+    output: Output = None,
+    fail_on: FailOn = Threshold.block,
+    require_binding: Binding = False,
+    root: Root = None,
+    home: Home = None,
+    json: Json = False,
+) -> None:
+    """Judge a repository's workflows, branch protection and contract."""
+    target = target_of(paths or (), root)
+    asked: dict[str, Any] = {"mode": mode.value, "strict": strict, "context": context}
+    asked |= {"defaultPermissions": default_permissions.value} if default_permissions else {}
+    if fix:
+        _fix(target, pins)
+    with (
+        person(home, target.root, keep=mode is Mode.calibration) as who,
+        outside(who, protection, zizmor, base) as rim,
+    ):
+        analysis = analyzed(who, target, asked, rim.outside)
+        environment = who.environment()
+        told = report(analysis)
+    verdict = verdict_of(analysis.decision, environment, "; ".join(told["analysis"]["decision"]["reasons"]))
+    if json or form is Format.json:
+        write_answer(as_json(told), output)
+    else:
+        write_findings(shown(analysis, rim.reader, form), form, output, f"{_reliabilities(analysis)}{verdict}")
+    errors = list(_errors(analysis, required=require_evaluated, zizmor=_chosen(who, zizmor)))
+    raise typer.Exit(gate_exit(errors, exit_of(analysis.decision, environment, fail_on, binding=require_binding)))
+
+
+def baseline(
+    paths: Paths = None,
+    context: About = None,
+    root: Root = None,
+    home: Home = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Remember the governed files as they are now; `analyze --mode drift` reports what changed since."""
+    target = target_of(paths or (), root)
+    with person(home, target.root, keep=True) as who:
+        asked = {"mode": "calibration", "context": context}
+        analysis = analyzed(who, target, asked, LocalInputs(origin=origin_at(who.root)))
+    if json:
+        answer_json({"repository": analysis.origin.repository, "files": len(analysis.repository.files)})
+    else:
+        say(f"baseline of {analysis.origin.repository}: {len(analysis.repository.files)} files")
+    raise typer.Exit(gate_exit(list(_errors(analysis)), 0))
+
+
+def analyzed(who: RepositoryCommand, target: CommandTarget, asked: dict[str, Any], outside: LocalInputs) -> Analysis:
+    """Raises: typer.BadParameter: there is nothing to judge."""
+    try:
+        analysis = asyncio.run(
+            run(who.context(), {"files": list(target.files), "onlyNamed": bool(target.files)} | asked, outside)
+        )
+    except ToolError as fault:
+        raise usage(fault) from None
+    if not analysis.repository.files and not analysis.repository.skipped:
+        raise typer.BadParameter(f"there is nothing to judge in {who.root}: no workflow, and no FILES")
+    return analysis
+
+
+class Rim:
+    """What only this machine knows, and what is to be said about it afterwards."""
+
+    def __init__(self, outside: LocalInputs, reader: BaseReader) -> None:
+        self.outside = outside
+        self.reader = reader
+
+
+@contextmanager
+def outside(who: RepositoryCommand, protection: Path | None, zizmor: Switch | None, base: str | None) -> Iterator[Rim]:
+    reader = base_reader(who.root, base)
+    with _maybe(Zizmor(who.root) if _chosen(who, zizmor) != "off" else None) as run:
+        known = LocalInputs(
+            origin=origin_at(who.root),
+            protection=_protection(who, protection),
+            foreign=run.verdict if run is not None else None,
+            base=reader,
+        )
+        yield Rim(known, reader)
+
+
+@contextmanager
+def _maybe(run: Any) -> Iterator[Any]:
+    if run is None:
+        yield None
+        return
+    with closing(run):
+        yield run
+
+
+def _chosen(who: RepositoryCommand, zizmor: Switch | None) -> str:
+    """By the flag, else by the repository's own settings (read again by the analysis, which tells what is wrong in them)."""
+    if zizmor is not None:
+        return zizmor.value
+    try:
+        return read_config((who.root / CONFIG).read_bytes()).zizmor
+    except (OSError, YamlFault):
+        return "auto"
+
+
+def _protection(who: RepositoryCommand, path: Path | None) -> Any:
+    if path is None:
+        return None
+    try:
+        data = path.read_bytes()[: MAX_FILE_BYTES + 1]
+    except OSError as fault:
+        raise typer.BadParameter(f"--protection: {path} cannot be read: {fault.strerror}") from None
+    return parse_as("protection", who.named([path])[0], data)
+
+
+def _errors(analysis: Analysis, *, required: bool = False, zizmor: str = "auto") -> Iterator[str]:
+    """What kept the gate from judging what it was asked to."""
+    for file in analysis.repository.skipped:
+        yield f"{file.path} was not judged: {file.reason.replace('_', ' ')}"
+    for finding in analysis.findings:
+        if finding.rule == GATE:
+            yield f"{finding.file}:{finding.line}: {finding.message}\n  fix: {finding.fix}"
+    for verdict in analysis.not_evaluated:
+        if required or (verdict.rule_id == ZIZMOR and zizmor == "on"):
+            yield f"{verdict.rule_id} was not evaluated: {verdict.reason}"
+
+
+def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]:
+    """Findings, files and rules that were not judged. A reviewer needs the fingerprint for `fp mark`, wherever it is read."""
+    missing = [
+        Finding(verdict.rule_id, "not_evaluated", "info", verdict.reason, why=BY_ID[verdict.rule_id].why)
+        for verdict in analysis.not_evaluated
+    ]
+    if reader.unknown:
+        missing.append(Finding("SUPPRESSION", "not_evaluated", "info", reader.unknown))
+    skipped = [
+        Finding("SKIPPED", "not_evaluated", "info", f"not read: {file.reason}", file=file.path)
+        for file in analysis.repository.skipped
+    ]
+    found = [replace(finding, message=f"{finding.message}{_credit(finding)}") for finding in analysis.findings]
+    if form is not Format.junit:
+        found = [replace(finding, message=f"{finding.message} [{finding.fingerprint}]") for finding in found]
+    return [*found, *skipped, *missing]
+
+
+def _credit(finding: Finding) -> str:
+    others = finding.extra.get("alsoFoundBy", ())
+    return f" (also {', '.join(others)})" if others else ""
+
+
+def _reliabilities(analysis: Analysis) -> str:
+    """How right the rules with findings have been here, as far as somebody looked."""
+    rules = sorted(
+        {finding.rule for finding in analysis.findings if finding.status == "fail"} & analysis.memory.reliability.keys()
+    )
+    lines = [f"{rule} here: {told(reliability(analysis, rule))}\n" for rule in rules]
+    if analysis.elsewhere:
+        lines.append(f"{analysis.elsewhere} findings in other files (name none to see all)\n")
+    return "".join(lines)
+
+
+def _fix(target: CommandTarget, pins: Path | None) -> None:
+    for path, changes in fix_files(target, pins):
+        write(f"fixed {path}: {', '.join(changes)}\n", stderr=True)

@@ -1,0 +1,261 @@
+"""The five L0 invariants: what each one asks, as one fused block over prepared values.
+
+Preparation (reading, parsing, hashing, asking a store) is somebody else's; what is left is a handful of comparisons, and
+those are what the 100 ns target is about (ADR-0007). Two things are measured, because they differ tenfold:
+- the first run, which decides: one block between two clock reads, shared evenly by the checks that ran. A processor that did
+  something else a moment ago takes its time over it;
+- the steady state: each check that ran once more, many times in a row. That is what a check costs, and what the target judges.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import repeat, starmap
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TARGET_NS: Final = 100
+"""Nanoseconds per check (ADR-0007)."""
+FREE_DECREASE: Final = 0.01
+"""A false-positive rate may fall by this much without witnesses: one percentage point is noise."""
+RUNS: Final = 32
+"""Of one check between two clock reads: a clock read costs as much as a check, so a single one would time the clock."""
+BATCHES: Final = 5
+"""Of which the median is told: a processor that was taken away for a moment spoils one. 12 us a check in all."""
+MIN_BATCHES: Final = 3
+"""Enough that one moment in which the processor was taken away does not decide."""
+MAX_STEADY_S: Final = 0.001
+"""Seconds for all checks, after which each is content with `MIN_BATCHES`: nobody waits for a measurement."""
+LATENCY_METHOD: Final = (
+    "first run: the comparisons of all checks as one block between two monotonic clock reads; latencyNs is the block divided "
+    "by the checks that ran, rounded up; reading, parsing, hashing and stores are not in it"
+)
+STEADY_METHOD: Final = (
+    f"steady state: after the first run, each check {RUNS} times in a row between two monotonic clock reads, {BATCHES} times; "
+    f"steadyNs is the median for one run, rounded up; withinPerformanceTarget: every steadyNs is under {TARGET_NS}"
+)
+
+
+class Prepared(NamedTuple):
+    """What the block compares. The neutral value of a check that is not asked for passes and costs what the real one does."""
+
+    expected_hash: str = ""
+    actual_hash: str | None = ""
+    """None: there is no such file, and nothing equals it."""
+    permission_violations: int = 0
+    names_match: bool = True
+    difference: float = 0.0
+    allowed: float = 0.0
+    age_s: float = 0.0
+    max_age_s: float = 1.0
+    decrease: float = 0.0
+    witnesses: int = 0
+    min_witnesses: int = 0
+
+
+def same_bytes(expected: str, actual: str | None) -> bool:
+    return actual == expected
+
+
+def least_privilege(violations: int) -> bool:
+    return violations == 0
+
+
+def small_drift(same: bool, difference: float, allowed: float) -> bool:  # noqa: FBT001 (by position: a name costs time)
+    return same and difference <= allowed
+
+
+def fresh(age: float, max_age: float) -> bool:
+    return 0.0 <= age < max_age
+
+
+def witnessed(decrease: float, witnesses: int, needed: int) -> bool:
+    return decrease >= 0.0 and (decrease <= FREE_DECREASE or witnesses >= needed)
+
+
+def fused(p: Prepared) -> tuple[bool, bool, bool, bool, bool]:
+    """All five, in the order of INVARIANTS. Pure; the only code inside the time of the first run."""
+    expected, actual, violations, same, difference, allowed, age, max_age, decrease, witnesses, needed = p
+    return (
+        same_bytes(expected, actual),
+        least_privilege(violations),
+        small_drift(same, difference, allowed),
+        fresh(age, max_age),
+        witnessed(decrease, witnesses, needed),
+    )
+
+
+PARTS: Final[tuple[tuple[Callable[..., bool], slice], ...]] = (
+    (same_bytes, slice(0, 2)),
+    (least_privilege, slice(2, 3)),
+    (small_drift, slice(3, 6)),
+    (fresh, slice(6, 8)),
+    (witnessed, slice(8, 11)),
+)
+"""Each check of `fused` alone, and its part of the prepared values."""
+
+
+class Invariant(Struct, frozen=True):
+    id: str
+    name: str
+    severity: str
+    holds: str
+    remediation: str
+
+
+INVARIANTS: Final[tuple[Invariant, ...]] = (
+    Invariant(
+        "L0-001",
+        "schema-hash",
+        "critical",
+        "The schema file is the expected one, byte for byte.",
+        "Restore the schema file, or, if the change was reviewed, expect its new SHA-256.",
+    ),
+    Invariant(
+        "L0-002",
+        "permission-bits",
+        "critical",
+        "No workflow token can write more than is allowed.",
+        "Give each job only the scopes it needs, in its `permissions`; say the repository's default where jobs state none.",
+    ),
+    Invariant(
+        "L0-003",
+        "drift-magnitude",
+        "high",
+        "The metric is within its threshold of the baseline.",
+        "Find out what moved the metric, or set a new baseline after review.",
+    ),
+    Invariant(
+        "L0-004",
+        "nonce-freshness",
+        "critical",
+        "The nonce is fresh and used for the first time.",
+        "Ask for a new nonce and use it at once, once.",
+    ),
+    Invariant(
+        "L0-005",
+        "contraction-witness",
+        "critical",
+        "The false-positive rate did not rise, and fell no further than reviewed events explain.",
+        "Name the reviewed events that explain the lower rate, or undo what raised it.",
+    ),
+)
+NAMES: Final = tuple(invariant.name for invariant in INVARIANTS)
+
+
+class Check(Struct, frozen=True):
+    """One check that was asked for: why it can fail, and what was looked at."""
+
+    name: str
+    evidence: dict[str, Any]
+    why_not: str
+    """The sentence for people when it does not hold."""
+    unknown: str = ""
+    """The sentence for people when nothing speaks against it, and something it depends on is not known."""
+
+
+class Measured(Struct, frozen=True):
+    passed: dict[str, bool]
+    block_ns: int
+
+
+def steady_ns(prepared: Prepared, names: Sequence[str], monotonic: Callable[[], float]) -> dict[str, int]:
+    """What one run of each named check costs when it comes again and again."""
+    begun = monotonic()
+    return {name: _steady_ns(*PARTS[NAMES.index(name)], prepared, begun, monotonic) for name in names}
+
+
+def _steady_ns(
+    holds: Callable[..., bool], part: slice, prepared: Prepared, begun: float, monotonic: Callable[[], float]
+) -> int:
+    values, took = tuple(prepared)[part], []
+    for _ in range(BATCHES):
+        before = monotonic()
+        deque(
+            starmap(holds, repeat(values, RUNS)), maxlen=0
+        )  # a loop in C: one of Python's would cost as much as a check
+        after = monotonic()
+        took.append(after - before)
+        if after - begun > MAX_STEADY_S and len(took) >= MIN_BATCHES:
+            break
+    return ceil(round(median(took) / RUNS * 1e9, 3))
+
+
+def run_block(prepared: Prepared, monotonic: Callable[[], float]) -> Measured:
+    """Run the block once between two clock reads."""
+    before = monotonic()
+    outcomes = fused(prepared)
+    after = monotonic()
+    return Measured(dict(zip(NAMES, outcomes, strict=True)), round((after - before) * 1e9))
+
+
+class CheckOutcome(Struct, frozen=True):
+    """One check after everything, single use of the nonce included, has been asked."""
+
+    check: Check
+    passed: bool
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Literal["passed", "failed", "unknown"]:
+        return "failed" if not self.passed else "unknown" if self.check.unknown else "passed"
+
+
+def report(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str, int]) -> dict[str, Any]:
+    """`data` of the answer, in the shape of the tool's output schema."""
+    share = -(-block_ns // len(outcomes))
+    results = [_result(outcome, share, steady[outcome.check.name]) for outcome in outcomes]
+    failures = [result for result in results if result["status"] == "failed"]
+    passed = sum(result["passed"] for result in results)
+    return {
+        "validation": {
+            "allPassed": passed == len(results),
+            "checksRun": len(results),
+            "passed": passed,
+            "failed": len(failures),
+            "unknown": len(results) - passed - len(failures),
+            "results": results,
+            "failures": failures,
+            "notRun": [name for name in NAMES if name not in {outcome.check.name for outcome in outcomes}],
+        },
+        "performanceNs": share * len(results),
+        "steadyNs": sum(result["steadyNs"] for result in results),
+        "withinPerformanceTarget": all(result["steadyNs"] < TARGET_NS for result in results),
+        "latencyMethod": LATENCY_METHOD,
+        "steadyMethod": STEADY_METHOD,
+    }
+
+
+def _result(outcome: CheckOutcome, share_ns: int, steady_ns: int) -> dict[str, Any]:
+    invariant = INVARIANTS[NAMES.index(outcome.check.name)]
+    return {
+        "invariantId": invariant.id,
+        "name": invariant.name,
+        "passed": outcome.status == "passed",
+        "status": outcome.status,
+        "message": _message(outcome, invariant),
+        "evidence": outcome.evidence or outcome.check.evidence,
+        "latencyNs": share_ns,
+        "steadyNs": steady_ns,
+        "severity": invariant.severity,
+        "remediation": None if outcome.status == "passed" else invariant.remediation,
+    }
+
+
+def _message(outcome: CheckOutcome, invariant: Invariant) -> str:
+    if outcome.status == "passed":
+        return invariant.holds
+    return outcome.check.why_not if outcome.status == "failed" else outcome.check.unknown
+
+
+def decimal_difference(a: float, b: float) -> float:
+    """a - b as people wrote them: 0.05 - 0.04 is 0.01 and not 0.010000000000000002, which would ask for witnesses."""
+    return float(Decimal(repr(a)) - Decimal(repr(b)))

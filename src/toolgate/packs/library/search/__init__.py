@@ -1,0 +1,1 @@
+"""Reading documents, indexing their words, finding and showing them."""

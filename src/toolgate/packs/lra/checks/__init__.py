@@ -1,0 +1,1 @@
+"""Judging a paper: the rules, the report, and the repairs that need no author."""

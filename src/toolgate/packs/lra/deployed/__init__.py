@@ -1,0 +1,1 @@
+"""A paper on the web: fetched, examined, its evidence run, looked up in the registry."""

@@ -1,0 +1,1 @@
+"""What a paper is: its files, what is read out of them, and what it says about itself."""

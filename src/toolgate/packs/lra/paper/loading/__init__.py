@@ -1,0 +1,1 @@
+"""What a page loads, and from where: its elements, styles and scripts."""

@@ -1,0 +1,1 @@
+"""Signed receipts: their forms, their log, and whose signature counts."""

@@ -1,0 +1,1 @@
+"""MCP servers that somebody else wrote, as packs made of pins: what was approved is what is served."""

@@ -1,0 +1,1 @@
+"""Where requests for approval, votes and grants are kept."""

@@ -1,0 +1,186 @@
+"""Requests, votes and grants in SQL: SQLite by default, PostgreSQL by `stores.approvals`.
+
+What must happen once is one statement: a grant is spent by an UPDATE that finds it approved, and a vote takes the row's lock
+before it counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from toolgate.kit.conditions.approval import MAX_WAITING, ApprovalClaim, ApprovalRequest, is_same_person
+from toolgate.kit.sql import sql
+from toolgate.model.tool import Migration
+from toolgate.powers.stores import OpenStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy.engine import Connection
+
+STORE: Final = "approvals"
+KEPT_S: Final = 30 * 86_400
+"""Requests that ended stay for whoever asks what became of them; the log has them for good."""
+MIGRATIONS: Final = (
+    Migration(
+        STORE,
+        1,
+        (
+            """CREATE TABLE approvals (
+                id TEXT PRIMARY KEY,
+                binding TEXT NOT NULL,
+                state TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'refused', 'spent', 'expired')),
+                caller TEXT NOT NULL,
+                label TEXT NOT NULL,
+                tool TEXT NOT NULL,
+                pin TEXT NOT NULL,
+                policy TEXT NOT NULL,
+                rule TEXT NOT NULL,
+                needed INTEGER NOT NULL,
+                shown TEXT NOT NULL,
+                created BIGINT NOT NULL,
+                expires BIGINT NOT NULL
+            )""",
+            "CREATE UNIQUE INDEX approvals_open ON approvals (binding) WHERE state IN ('pending', 'approved')",
+            "CREATE INDEX approvals_by_caller ON approvals (caller, state)",
+            """CREATE TABLE approval_votes (
+                approval TEXT NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+                approver TEXT NOT NULL,
+                label TEXT NOT NULL,
+                verdict TEXT NOT NULL CHECK (verdict IN ('approve', 'refuse')),
+                reason TEXT NOT NULL,
+                voted BIGINT NOT NULL,
+                PRIMARY KEY (approval, approver)
+            )""",
+        ),
+    ),
+)
+_EXPIRE: Final = (
+    "UPDATE approvals SET state = 'expired'"
+    " WHERE binding = :binding AND state IN ('pending', 'approved') AND expires <= :now RETURNING id"
+)
+_SPEND: Final = (
+    "UPDATE approvals SET state = 'spent'"
+    " WHERE binding = :binding AND state = 'approved' AND expires > :now RETURNING id"
+)
+_OPEN: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'pending'"
+_REFUSED: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'refused' AND expires > :now"
+_WAITING: Final = "SELECT count(*) FROM approvals WHERE caller = :caller AND state = 'pending' AND expires > :now"
+_KEEP: Final = (
+    "INSERT INTO approvals (id, binding, state, caller, label, tool, pin, policy, rule, needed, shown, created, expires)"
+    " VALUES (:id, :binding, 'pending', :caller, :label, :tool, :pin, :policy, :rule, :needed, :shown, :created, :expires)"
+    " ON CONFLICT DO NOTHING RETURNING id"
+)
+_LOCK: Final = (
+    "UPDATE approvals SET needed = needed WHERE id = :id AND state = 'pending' AND expires > :now"
+    " RETURNING caller, label, needed"
+)
+_VOTES: Final = "SELECT approver, label, verdict, reason, voted FROM approval_votes WHERE approval = :id ORDER BY voted"
+_VOTE: Final = (
+    "INSERT INTO approval_votes (approval, approver, label, verdict, reason, voted)"
+    " VALUES (:id, :approver, :label, :verdict, :reason, :now)"
+)
+_SETTLE: Final = "UPDATE approvals SET state = :state WHERE id = :id AND state = 'pending'"
+_ALL: Final = "SELECT * FROM approvals WHERE state = :state OR :state = '' ORDER BY created DESC LIMIT 200"
+_ONE: Final = "SELECT * FROM approvals WHERE id = :id"
+_FORGET: Final = "DELETE FROM approvals WHERE expires < :before"
+
+
+class VoteRefused(Exception):
+    """A vote that does not count; the text says why."""
+
+
+class ApprovalTables:
+    """The store of one home."""
+
+    def __init__(self, place: str | Path) -> None:
+        """Raises: StartRefused: the URL is no store we can open. Nothing is opened yet."""
+        self._store = OpenStore(STORE, place, MIGRATIONS)
+
+    async def claim(self, request: ApprovalRequest, now: float) -> ApprovalClaim:
+        """Raises: StoreUnavailable."""
+        return await self._store.run(lambda connection: _claim(connection, request, now))
+
+    async def vote(self, approval: str, approver: tuple[str, str], verdict: str, reason: str, now: float) -> str:
+        """The state after it. `approver`: id and label. Raises: VoteRefused, StoreUnavailable."""
+        return await self._store.run(lambda connection: _vote(connection, approval, approver, verdict, reason, now))
+
+    async def all(self, state: str = "") -> list[dict[str, Any]]:
+        """Newest first, of one state or of all. Raises: StoreUnavailable."""
+        return await self._store.run(lambda connection: _told(connection.execute(sql(_ALL), {"state": state})))
+
+    async def get(self, approval: str) -> dict[str, Any] | None:
+        """With its votes. Raises: StoreUnavailable."""
+        return await self._store.run(lambda connection: _with_votes(connection, approval))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _claim(connection: Connection, request: ApprovalRequest, now: float) -> ApprovalClaim:
+    about = {"binding": request.binding, "now": _ms(now), "caller": request.caller}
+    expired = tuple(row.id for row in connection.execute(sql(_EXPIRE), about))
+    spent = connection.execute(sql(_SPEND), about).scalar()
+    if spent is not None:
+        return ApprovalClaim("spent", spent, expired)
+    waiting = connection.execute(sql(_OPEN), about).scalar()
+    if waiting is not None:
+        return ApprovalClaim("pending", waiting, expired)
+    refused = connection.execute(sql(_REFUSED), about).scalar()
+    if refused is not None:
+        return ApprovalClaim("refused", refused, expired)
+    if connection.execute(sql(_WAITING), about).scalar_one() >= MAX_WAITING:
+        return ApprovalClaim("too_many", "", expired)
+    connection.execute(sql(_FORGET), {"before": _ms(now - KEPT_S)})
+    made = connection.execute(sql(_KEEP), _columns(request)).scalar()
+    if made is not None:
+        return ApprovalClaim("new", made, expired)
+    return ApprovalClaim(
+        "pending", connection.execute(sql(_OPEN), about).scalar() or "", expired
+    )  # another process was first
+
+
+def _columns(request: ApprovalRequest) -> dict[str, Any]:
+    names = ("id", "binding", "caller", "label", "tool", "pin", "policy", "rule", "needed", "shown")
+    found = {name: getattr(request, name) for name in names}
+    return {**found, "created": _ms(request.created), "expires": _ms(request.expires)}
+
+
+def _vote(
+    connection: Connection, approval: str, approver: tuple[str, str], verdict: str, reason: str, now: float
+) -> str:
+    row = connection.execute(sql(_LOCK), {"id": approval, "now": _ms(now)}).one_or_none()
+    if row is None:
+        raise VoteRefused("There is no such request that waits for an answer.")
+    if is_same_person((row.caller, row.label), approver):
+        raise VoteRefused("Whoever asks does not answer: this is a key of the same person.")
+    votes = list(connection.execute(sql(_VOTES), {"id": approval}))
+    if any(is_same_person((vote.approver, vote.label), approver) for vote in votes):
+        raise VoteRefused("This person has answered already.")
+    connection.execute(
+        sql(_VOTE),
+        {
+            "id": approval,
+            "approver": approver[0],
+            "label": approver[1],
+            "verdict": verdict,
+            "reason": reason,
+            "now": _ms(now),
+        },
+    )
+    state = "refused" if verdict == "refuse" else "approved" if len(votes) + 1 >= row.needed else "pending"
+    connection.execute(sql(_SETTLE), {"id": approval, "state": state})
+    return state
+
+
+def _with_votes(connection: Connection, approval: str) -> dict[str, Any] | None:
+    found = _told(connection.execute(sql(_ONE), {"id": approval}))
+    return found[0] | {"votes": _told(connection.execute(sql(_VOTES), {"id": approval}))} if found else None
+
+
+def _told(rows: Any) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows.mappings()]
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

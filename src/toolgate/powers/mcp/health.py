@@ -1,0 +1,63 @@
+"""When to try an upstream again: after several failures in a row it is left alone, for longer each time, then probed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+FAILURES: Final = 5
+"""Failed calls in a row before an upstream that still takes connections is left alone."""
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+
+
+class Health:
+    """A breaker. Closed: calls go through. Open: refused at once. Half open: one call goes through, and decides."""
+
+    def __init__(self, clock: Callable[[], float], spread: Callable[[], float] = lambda: 1.0) -> None:
+        """`spread`: a factor near 1 for each pause, so that many gates do not all come back at the same moment."""
+        self._clock = clock
+        self._spread = spread
+        self._failures = 0
+        self._pauses = 0
+        self._until = 0.0
+        self._probing = False
+
+    @property
+    def failing(self) -> bool:
+        return self._pauses > 0
+
+    def wait_s(self) -> float:
+        """Seconds until the next attempt may be made; 0: now, and whoever asks makes it."""
+        left = self._until - self._clock()
+        if left > 0:
+            return left
+        if self._pauses and self._probing:
+            return FIRST_PAUSE_S
+        self._probing = self._pauses > 0
+        return 0.0
+
+    def succeeded(self) -> None:
+        self._failures = self._pauses = 0
+        self._until = 0.0
+        self._probing = False
+
+    def call_failed(self) -> None:
+        self._failures += 1
+        if self._failures >= FAILURES or self._pauses:
+            self._open()
+        self._probing = False
+
+    def connect_failed(self) -> None:
+        """A connection that does not come about, or a child that ends, is left alone from the first time on."""
+        self._open()
+        self._probing = False
+
+    def gave_up(self) -> None:
+        """The attempt ended without telling anything, because its caller left."""
+        self._probing = False
+
+    def _open(self) -> None:
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses)
+        self._until = self._clock() + pause * self._spread()
+        self._pauses = min(self._pauses + 1, 16)

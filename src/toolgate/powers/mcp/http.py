@@ -1,0 +1,599 @@
+"""MCP over streamable HTTP: each message is one POST, answered with JSON or with a stream of events.
+
+Connections are made as to a stranger (`powers.net`, `powers.wire`): resolved and checked, to the upstream's own host and port
+only, every byte counted. A connection that rested is used again only while nothing has come on it, so that a request is not
+written to someone who has already left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
+
+from toolgate import __version__
+from toolgate.errors import ToolError
+from toolgate.model.mcpwire import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    NOTHING,
+    SESSION_HEADER,
+    TRACE_KEYS,
+    VERSION_HEADER,
+    era_of,
+    header_value,
+)
+from toolgate.model.work import within
+from toolgate.powers import tcp, wire
+from toolgate.powers.addresses import UrlTarget, is_public, join, parse_address, parse_target
+from toolgate.powers.mcp import messages
+from toolgate.powers.mcp.bounds import STANDARD, Bounds
+from toolgate.powers.mcp.failures import Lost, NotSent, RefusedByStatus, SessionGone, Unusable
+from toolgate.powers.mcp.messages import MalformedMessage, Notification, Response, UpstreamRequest
+from toolgate.powers.mcp.sse import Events
+from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, with_token
+from toolgate.powers.net import (
+    MAX_ADDRESSES,
+    REDIRECTS,
+    Connector,
+    Resolver,
+    confirm_peer,
+    refuse_address,
+    refuse_encoding,
+    system_resolver,
+)
+from toolgate.powers.oauth.exchange import UNAUTHORIZED, OAuthFailed, TokenSource
+
+IDLE_S: Final = 4.0
+"""How long a connection may rest: the servers of the field close theirs after five seconds."""
+MOST_IDLE: Final = 8
+MAX_ERRANDS: Final = 8
+"""Notifications and replies of ours to one upstream that are under way at once."""
+MAX_HEADS: Final = 1024
+"""Heads of requests that are kept made: one for each tool."""
+NOTE_S: Final = 10.0
+"""For a message that wants no answer."""
+MAX_REDIRECTS: Final = 3
+MAX_SESSION_ID: Final = 1024
+"""Characters of a session id; it is sent back with each request."""
+_GREETINGS: Final = ("server/discover", "initialize")
+_NAME_OF: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class Endpoint(Struct, frozen=True):
+    """Where an upstream is."""
+
+    url: str
+    private: bool
+    """It was at a private address when it was adopted. One that was not may not turn private."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The upstream's own, with secrets: an API key, a token. Never anything of the caller's."""
+
+
+class Kind(NamedTuple):
+    """What the head of a request depends on, beside the connection."""
+
+    verb: str
+    method: str = ""
+    name: str = ""
+
+
+class Dialer:
+    """Every connection to an upstream is made here, so none is made unchecked."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        resolver: Resolver = system_resolver,
+        connector: Connector = tcp.connect,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._private = endpoint.private
+        self._resolver = resolver
+        self._connector = connector
+        self._tls = tls
+        self._turns = wire.ReadTurns()
+
+    async def connect(self, target: UrlTarget) -> wire.OriginConnection:
+        """Raises: NotSent."""
+        try:
+            stream = await self._stream(target)
+        except ToolError as fault:
+            reason = "address_refused" if fault.code == "ADDRESS_REFUSED" else "not_reachable"
+            raise NotSent(reason, fault.text) from None
+        made = wire.OriginConnection(stream, self._turns)
+        try:
+            if target.scheme == "https":
+                await made.secure(self._context(), target.host)
+        except (wire.HandshakeFailed, ToolError):
+            made.close()
+            raise NotSent(
+                "tls_failed", "no secure connection came about: the certificate is not valid for it"
+            ) from None
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    async def _stream(self, target: UrlTarget) -> tcp.Stream:
+        """Raises: ToolError."""
+        for address in (await self._addresses(target))[:MAX_ADDRESSES]:
+            try:
+                stream = await self._connector(address, target.port)
+            except OSError:
+                continue
+            try:
+                confirm_peer(stream, parse_address(address))
+            except (ToolError, OSError):
+                stream.close()
+                raise
+            return stream
+        raise ToolError("TARGET_NOT_FOUND", "nothing answers at the upstream's address", missing=True)
+
+    async def _addresses(self, target: UrlTarget) -> list[str]:
+        """Resolved anew for each connection, and refused if any of the answers is. Raises: ToolError."""
+        try:
+            answers = await self._resolver(target.host, target.port)
+        except (OSError, UnicodeError):
+            answers = ()
+        if not answers:
+            raise ToolError("TARGET_NOT_FOUND", "the upstream's host name does not resolve", missing=True)
+        for text in answers:
+            address = parse_address(text)
+            refuse_address(address, explicitly_allowed=self._private)
+            if target.scheme == "http" and is_public(address):
+                raise ToolError("ADDRESS_REFUSED", "plain http is not spoken to a public address; use https")
+        return list(dict.fromkeys(answers))
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+
+class HttpTransport:
+    """See `transport.Transport`."""
+
+    may_ignore_probe = False
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        dialer: Dialer,
+        bounds: Bounds = STANDARD,
+        *,
+        most_idle: int = MOST_IDLE,
+        login: TokenSource | None = None,
+    ) -> None:
+        """`most_idle`: connections that are kept while they rest. Raises: ToolError: the URL is none."""
+        self._login = login
+        self._target = parse_target(endpoint.url)
+        self._own_headers = dict(endpoint.headers)
+        self._dialer = dialer
+        self._bounds = bounds
+        self._inbox = Inbox(bounds)
+        self._numbers = count(1)
+        self._idle: list[tuple[float, wire.OriginConnection]] = []
+        self._version: str | None = None
+        self._is_modern = False
+        self._session: str | None = None
+        self._heads: dict[Kind, bytes] = {}
+        self._most_idle = most_idle
+        self._loop = asyncio.get_running_loop()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.on_note: Callable[[Notification], None] = ignore
+
+    @property
+    def open(self) -> bool:
+        return not self._closed
+
+    def speak(self, version: str | None) -> None:
+        self._version = version
+        self._is_modern = version is not None and era_of(version) == "modern"
+        self._heads.clear()
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, object],
+        *,
+        seconds: float,
+        step: Step | None = None,
+        mirrored: Mapping[str, str] = NOTHING,
+        log: LogHeard | None = None,
+    ) -> Response:
+        """See `transport.Transport`. Who refuses a token has not looked at the request: it is sent once more with a new one."""
+        once = partial(self._request, method, params, step, mirrored, log)
+        if self._login is None:
+            return await once(seconds)
+        due = self._loop.time() + seconds
+        used = await self._authorise(seconds)
+        try:
+            return await once(due - self._loop.time())
+        except RefusedByStatus as refused:
+            if refused.status != UNAUTHORIZED:
+                raise
+            await self._authorise(due - self._loop.time(), used)
+        return await once(due - self._loop.time())
+
+    async def _authorise(self, seconds: float, refused: str | None = None) -> str | None:
+        """The token that is used from now on. Raises: NotSent."""
+        if self._login is None:
+            return None
+        try:
+            token = await within(seconds, self._login.token(refused))
+        except (OAuthFailed, TimeoutError) as fault:
+            raise NotSent(getattr(fault, "reason", "login_slow"), str(fault) or "no token came in time") from None
+        bearer = f"Bearer {token}"
+        if self._own_headers.get("Authorization") != bearer:
+            self._own_headers["Authorization"] = bearer
+            self._heads.clear()
+        return token
+
+    async def _request(
+        self,
+        method: str,
+        params: dict[str, object],
+        step: Step | None,
+        mirrored: Mapping[str, str],
+        log: LogHeard | None,
+        seconds: float,
+    ) -> Response:
+        number = next(self._numbers)
+        if step is not None:
+            params = with_token(params, number)
+            self._inbox.steps[number] = step
+        hears = self._message if log is None else partial(self._of_call, log)
+        catch = _Catch(number, self._inbox, hears, self._bounds)
+        name, session = params.get(_NAME_OF.get(method, "")), self._session
+        kind = Kind("POST", method, name if isinstance(name, str) else "")
+        data = messages.request(number, method, params)
+        try:
+            await self._ask(kind, data, catch, self._more(params, mirrored), seconds)
+        except TimeoutError:
+            self._abandon(number)
+            raise Lost("no_answer", f"no answer came within {seconds:g} s") from None
+        except asyncio.CancelledError:
+            self._abandon(number)
+            raise
+        finally:
+            self._inbox.steps.pop(number, None)
+        return self._judge(catch, method, named_session=session is not None)
+
+    async def note(self, method: str) -> None:
+        await self._deliver(messages.note(method), method)
+
+    async def watch(self, seconds: float) -> None:
+        """The stream of events that a GET opens; a server without one says 405."""
+        await self._authorise(NOTE_S)
+        catch = _Catch(0, self._inbox, self._message, self._bounds)
+        try:
+            await within(seconds, self._exchange(self._head(Kind("GET")), None, catch))
+        except TimeoutError:
+            raise Lost("no_answer", "the stream of events was open for long enough") from None
+        if catch.status >= 400:
+            raise RefusedByStatus(catch.status)
+
+    async def why(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        self._closed = True
+        for errand in list(self._errands):
+            errand.cancel()
+        for _, connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def _judge(self, catch: _Catch, method: str, *, named_session: bool) -> Response:
+        """Raises: RefusedByStatus, SessionGone, Lost."""
+        if catch.status == 404 and named_session:
+            raise SessionGone
+        if catch.status == UNAUTHORIZED and self._login is not None:
+            raise RefusedByStatus(catch.status)
+        answer = catch.answer
+        if answer is None and catch.status >= 400:
+            raise RefusedByStatus(catch.status)
+        if answer is None:
+            raise Lost("connection_lost", "the upstream ended its answer before it had answered")
+        if method == "initialize" and answer.error is None:
+            self._session = _session_of(catch.headers)
+            self._heads.clear()
+        return answer
+
+    def _abandon(self, number: int) -> None:
+        """In the modern era the closed connection says it; before, a message does."""
+        if self._version is not None and not self._is_modern:
+            said = messages.note("notifications/cancelled", {"requestId": number})
+            self._errand(said, "notifications/cancelled")
+
+    def _message(self, message: Notification | UpstreamRequest) -> None:
+        if isinstance(message, Notification):
+            self.on_note(message)
+        elif self._version is not None and not self._is_modern:
+            self._errand(messages.reply(message), "")
+
+    def _of_call(self, log: LogHeard, message: Notification | UpstreamRequest) -> None:
+        if isinstance(message, Notification) and message.method == "notifications/message":
+            log(message.params.get("level"), message.params.get("data"))
+        else:
+            self._message(message)
+
+    def _errand(self, data: bytes, method: str) -> None:
+        async def go() -> None:
+            with suppress(NotSent, Lost, Unusable, RefusedByStatus):
+                await self._deliver(data, method)
+
+        if len(self._errands) < MAX_ERRANDS:  # who asks for more is not answered
+            task = asyncio.get_running_loop().create_task(go())
+            self._errands.add(task)
+            task.add_done_callback(self._errands.discard)
+
+    async def _deliver(self, data: bytes, method: str) -> None:
+        """Raises: NotSent, Lost, Unusable, RefusedByStatus."""
+        await self._authorise(NOTE_S)
+        catch = _Catch(0, self._inbox, self._message, self._bounds)
+        try:
+            await within(NOTE_S, self._send(Kind("POST", method), data, catch))
+        except TimeoutError:
+            raise Lost("no_answer", "a notification was not accepted in time") from None
+        if catch.status >= 400:
+            raise RefusedByStatus(catch.status)
+
+    # One exchange
+
+    async def _ask(self, kind: Kind, data: bytes, catch: _Catch, more: bytes, seconds: float) -> None:
+        """The quick way where there is one: over a connection that rested, to an answer in one piece.
+
+        Raises: as `_send`; TimeoutError.
+        """
+        connection = None if kind.method in _GREETINGS else self._rested()
+        if connection is None:
+            await within(seconds, self._send(kind, data, catch, more))
+            return
+        try:
+            first = connection.ask(wire.with_body(self._head(kind) + more, data))
+        except OSError:
+            connection.close()
+            raise Lost("connection_lost", "the upstream does not take what it is sent") from None
+        if first is None:
+            self._rest(connection)
+            await within(seconds, self._send(kind, data, catch, more))
+            return
+        due = self._loop.time() + seconds
+        timer = self._loop.call_at(due, _expire, first)
+        try:
+            piece = await first
+            if not connection.whole(piece, catch):
+                await within(due - self._loop.time(), connection.go_on(piece, self._budget(), refuse_encoding, catch))
+        except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
+            connection.close()
+            raise _meaning(fault, catch) from None
+        finally:
+            timer.cancel()
+        self._answered(connection, catch)
+        if catch.status in REDIRECTS and "location" in catch.headers:
+            raise Unusable("redirected", "the upstream redirects a call")
+
+    async def _send(self, kind: Kind, data: bytes, catch: _Catch, more: bytes = b"") -> None:
+        """Raises: NotSent, Lost, Unusable. A redirect is followed only when nothing is asked for but a greeting."""
+        for _ in range(MAX_REDIRECTS + 1):
+            await self._exchange(self._head(kind) + more, data, catch)
+            location = catch.headers.get("location") if catch.status in REDIRECTS else None
+            if location is None:
+                return
+            if kind.method not in _GREETINGS:
+                raise Unusable("redirected", "the upstream redirects a call")
+            self._target = self._same_origin(location)
+            self._heads.clear()
+            catch.again()
+        raise Unusable("redirected", f"the upstream redirects more than {MAX_REDIRECTS} times")
+
+    def _same_origin(self, location: str) -> UrlTarget:
+        try:
+            following = join(self._target, location)
+        except ToolError as fault:
+            raise Unusable("redirected", fault.text) from None
+        if following.origin != self._target.origin:
+            raise Unusable("redirected", "the upstream redirects to another origin")
+        return following
+
+    async def _exchange(self, head: bytes, data: bytes | None, catch: _Catch) -> None:
+        """Raises: NotSent, Lost, Unusable."""
+        request = wire.with_body(head, data)
+        connection = self._rested() or await self._dialer.connect(self._target)
+        try:
+            await connection.exchange(request, self._budget(), refuse_encoding, catch)
+        except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
+            connection.close()
+            raise _meaning(fault, catch) from None
+        self._answered(connection, catch)
+
+    def _budget(self) -> wire.Budget:
+        return wire.Budget(self._bounds.list_bytes, "the upstream's answer is too large")
+
+    def _answered(self, connection: wire.OriginConnection, catch: _Catch) -> None:
+        """All of an answer has come. Raises: Unusable."""
+        catch.end()
+        if catch.fault is not None:
+            connection.close()
+            raise Unusable(catch.fault.reason, str(catch.fault))
+        self._rest(connection)
+
+    def _rested(self) -> wire.OriginConnection | None:
+        now = monotonic()
+        while self._idle:
+            since, connection = self._idle.pop()
+            if now - since < IDLE_S and connection.is_quiet():
+                return connection
+            connection.close()
+        return None
+
+    def _rest(self, connection: wire.OriginConnection) -> None:
+        if connection.reusable and len(self._idle) < self._most_idle and not self._closed:
+            self._idle.append((monotonic(), connection))
+        else:
+            connection.close()
+
+    def _head(self, kind: Kind) -> bytes:
+        """The head of a request, the same for all of its kind. Raises: NotSent."""
+        head = self._heads.get(kind)
+        if head is None:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            host = self._target.origin.partition("://")[2]
+            try:
+                head = wire.write_head(kind.verb, self._target.path, host, self._headers(kind))
+            except ToolError as fault:
+                raise NotSent("bad_header", fault.text) from None
+            self._heads[kind] = head
+        return head
+
+    def _headers(self, kind: Kind) -> dict[str, str]:
+        headers = {
+            "User-Agent": f"toolgate/{__version__}",
+            "Accept": "application/json, text/event-stream",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            **self._own_headers,
+        }
+        if self._version is not None:
+            headers[VERSION_HEADER] = self._version
+            if self._is_modern and kind.method:
+                headers[METHOD_HEADER] = kind.method
+                if kind.name:
+                    headers[NAME_HEADER] = header_value(kind.name)
+        if self._session is not None:
+            headers[SESSION_HEADER] = self._session
+        return headers
+
+    def _more(self, params: Mapping[str, Any], mirrored: Mapping[str, str]) -> bytes:
+        """Headers of this one request. Raises: NotSent."""
+        meta: Any = params.get("_meta", NOTHING)
+        if not (mirrored and self._is_modern) and "traceparent" not in meta:
+            return b""
+        trace = {key: meta[key] for key in TRACE_KEYS if key in meta}
+        try:
+            return wire.write_fields({**(mirrored if self._is_modern else NOTHING), **trace})
+        except ToolError as fault:
+            raise NotSent("bad_header", fault.text) from None
+
+
+def _meaning(fault: BaseException, catch: _Catch) -> BaseException:
+    """What it means that reading an answer failed so: Lost, Unusable, or itself."""
+    if isinstance(fault, ToolError):
+        reason = "answer_too_large" if fault.code == "RESPONSE_TOO_LARGE" else "bad_response"
+        return Unusable(reason, fault.text)
+    if not isinstance(fault, wire.ConnectionBroken | OSError) or isinstance(
+        fault, TimeoutError
+    ):  # our own, though an OSError
+        return fault
+    if catch.fault is not None:
+        return Unusable(catch.fault.reason, str(catch.fault))
+    return Lost("connection_lost", "the upstream broke off or does not speak HTTP")
+
+
+def _expire(future: asyncio.Future[bytes]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
+
+
+def _session_of(headers: Mapping[str, str]) -> str | None:
+    session = headers.get(SESSION_HEADER)
+    if session is None or not session.isascii() or not session.isprintable() or len(session) > MAX_SESSION_ID:
+        return None
+    return session
+
+
+class _Catch:
+    """Takes one HTTP answer as it arrives: a message, or a stream of them until the one that answers."""
+
+    def __init__(
+        self, number: int, inbox: Inbox, on_message: Callable[[Notification | UpstreamRequest], None], bounds: Bounds
+    ) -> None:
+        self._number = number
+        self._inbox = inbox
+        self._on_message = on_message
+        self._bounds = bounds
+        self.again()
+
+    def again(self) -> None:
+        self.enough = False
+        self.status = 0
+        self.headers: Mapping[str, str] = NOTHING
+        self.answer: Response | None = None
+        self.fault: MalformedMessage | None = None
+        self._events: Events | None = None
+        self._body: bytes | bytearray = b""
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
+        if self._kind() == "text/event-stream":
+            self._events = Events(self._bounds.message_bytes)
+
+    def take(self, data: bytes) -> None:
+        try:
+            if self._events is None:
+                self._keep(data)
+                return
+            for event in self._events.feed(data):
+                self._read(event)
+        except MalformedMessage as fault:
+            self.fault = fault
+            raise wire.ConnectionBroken from fault
+
+    def _keep(self, data: bytes) -> None:
+        """Most answers are one piece, and then nothing is copied."""
+        if len(self._body) + len(data) > self._bounds.message_bytes:
+            raise MalformedMessage("answer_too_large", f"the answer is larger than {self._bounds.message_bytes} bytes")
+        if not self._body:
+            self._body = data
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += data
+
+    def end(self) -> None:
+        """All of it has come."""
+        body, self._body = self._body, b""
+        try:
+            if body and self._number and self._is_json():
+                self._read(bytes(body))
+        except MalformedMessage as fault:
+            if self.status < 400:  # an error page may be anything
+                self.fault = fault
+
+    def _kind(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def _is_json(self) -> bool:
+        if self._kind() == "application/json":
+            return True
+        if self.status >= 400:
+            return False
+        raise MalformedMessage("not_a_message", "the answer is neither JSON nor a stream of events")
+
+    def _read(self, data: bytes) -> None:
+        message = self._inbox.read(data)
+        if isinstance(message, Response):
+            self._take_answer(message)
+        elif message is not None:
+            self._on_message(message)
+
+    def _take_answer(self, answer: Response) -> None:
+        if self.answer is not None:
+            raise MalformedMessage("unasked_answer", "a second answer came to one request")
+        if answer.id != self._number and not (answer.error is not None and answer.id == -1):
+            raise MalformedMessage("wrong_id", "an answer carries an id that was never sent")
+        self.answer = Response(self._number, answer.result, answer.raw, answer.error, self.status)
+        self.enough = self._events is not None

@@ -1,0 +1,1 @@
+"""What comes from an upstream beside answers to calls."""

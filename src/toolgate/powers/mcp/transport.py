@@ -1,0 +1,117 @@
+"""What a session needs of a transport, and what every transport does with what comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolgate.model.mcpwire import NOTHING
+from toolgate.powers.mcp import messages
+from toolgate.powers.mcp.bounds import Allowance, Bounds
+
+if TYPE_CHECKING:
+    from toolgate.powers.mcp.messages import Notification, Response, UpstreamRequest
+
+Step = Callable[[messages.Progress], None]
+"""Told of each step of a request."""
+
+
+LogHeard = Callable[[Any, Any], None]
+"""(level, data) of something that was logged."""
+
+
+class Transport(Protocol):
+    """One connection to one upstream. Requests on it may overlap."""
+
+    may_ignore_probe: bool
+    """Silence after the modern greeting is an answer: true of pipes, where servers of the handshake era may drop what comes
+    first. Over HTTP it is a server in trouble."""
+    on_note: Callable[[Notification], None]
+    """Told of every notification that is not a step of a request."""
+
+    @property
+    def open(self) -> bool: ...
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, object],
+        *,
+        seconds: float,
+        step: Step | None = None,
+        mirrored: Mapping[str, str] = NOTHING,
+        log: LogHeard | None = None,
+    ) -> Response:
+        """If it is cancelled, the upstream is told to stop. `mirrored`: headers that repeat arguments, for HTTP. `log`: told of
+        what is logged on the stream of this request; a pipe does not say whose a message is, and tells nothing.
+
+        Raises: NotSent; Lost: it was sent, and no answer will come; Unusable: its answer breaks the protocol. Over HTTP also
+        RefusedByStatus: a status without an answer; SessionGone.
+        """
+        ...
+
+    async def note(self, method: str) -> None:
+        """Raises: as `request`."""
+        ...
+
+    async def watch(self, seconds: float) -> None:
+        """In the handshake era: stay for what no request asked for, until the upstream ends it.
+
+        Raises: as `request`.
+        """
+        ...
+
+    def speak(self, version: str | None) -> None:
+        """From now on in this version of the protocol; None: it is about to be agreed upon."""
+        ...
+
+    async def close(self) -> None: ...
+    async def why(self) -> str:
+        """What a person should know about a connection that failed: how a child ended, and its last words."""
+        ...
+
+
+class Inbox:
+    """Reads what comes on a line: answers for who waits, steps, notes; and how many of these there may be."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._allowance = Allowance(bounds.notes_burst, bounds.notes_per_s, monotonic())
+        self.steps: dict[int, Step] = {}
+
+    def read(self, data: bytes) -> Response | Notification | UpstreamRequest | None:
+        """None: a step of a request, and whoever asked for it has been told. Raises: MalformedMessage."""
+        message = messages.read(data, max_bytes=self._bounds.message_bytes, max_values=self._bounds.values)
+        if isinstance(message, messages.Response):
+            return message
+        self.count()
+        if not isinstance(message, messages.Notification) or message.method != "notifications/progress":
+            return message
+        progress = messages.progress_of(message)
+        step = self.steps.get(progress.token) if progress is not None else None
+        if progress is not None and step is not None:
+            step(progress)
+        return None
+
+    def count(self) -> None:
+        """Something came that is not an answer. Raises: MalformedMessage."""
+        if not self._allowance.take(monotonic()):
+            raise messages.MalformedMessage(
+                "too_many_notes", "more notifications came than a server has reason to send"
+            )
+
+
+def with_token(params: dict[str, object], number: int) -> dict[str, object]:
+    """UpstreamRequest for steps: a request's own number is its token."""
+    meta = params.get("_meta")
+    return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), "progressToken": number}}
+
+
+def ignore(_note: Notification) -> None:
+    """For a line whose owner does not care."""
+
+
+def new_future() -> asyncio.Future[Response]:
+    return asyncio.get_running_loop().create_future()

@@ -1,0 +1,1 @@
+"""What a server shows operators while it is ready."""

@@ -1,0 +1,266 @@
+"""The console in a real browser: every page light, dark, narrow and without script; by keyboard; live; and when a key ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+
+from tests.console.visiting import CONSOLE, call
+from tests.homes import PATIENCE_S, Home, Server, make_home
+from tests.packs.lra.browser import Tab, axe_source, launch, tab
+from tests.waiting import until
+
+pytestmark = pytest.mark.guard
+expect.set_options(timeout=PATIENCE_S * 1000)
+ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "console"
+VIEWS = {
+    "light": {"viewport": {"width": 1280, "height": 800}},
+    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "320px": {"viewport": {"width": 320, "height": 640}},
+}
+PAGES = [
+    "sign-in",
+    "",
+    "calls",
+    "calls?verdict=refused",
+    "calls/{call}",
+    "tools",
+    "tools/dummy_experimental",
+    "keys",
+    "nothing",
+]
+PANELS = ["panels/governance/reviews", "panels/consensus/rounds", "panels/lra/papers"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Server]]:
+    home = make_home(
+        tmp_path_factory.mktemp("console") / "home",
+        packs=("governance", "library", "consensus", "lra"),
+        settings=CONSOLE,
+    )
+    with home.serving() as server:
+        for role in ("builder", "committer", "admin"):
+            assert call(server.port, home.keys[role], "dummy_experimental") == 200
+        call(server.port, home.keys["builder"], "<script>alert(1)</script>")
+        call(server.port, home.keys["builder"], "query_fp_store", {"no": "such"})
+        call(server.port, "nobody", "dummy_experimental")
+        yield home, server
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Playwright]:
+    with sync_playwright() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def browser(engine: Playwright) -> Iterator[Browser]:
+    started = launch(engine)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def scriptless(engine: Playwright) -> Iterator[Browser]:
+    started = launch(engine, "--blink-settings=scriptEnabled=false")
+    yield started
+    started.close()
+
+
+def address(server: Server) -> str:
+    return str(server.ready["console"])
+
+
+def sign_in(page: Page, server: Server, key: str) -> None:
+    page.goto(address(server))
+    page.fill("#key", key)
+    page.press("#key", "Enter")
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
+
+
+def newest_call(home: Home) -> str:
+    return str([each for each in home.calls() if each.get("clamps")][-1]["requestId"])
+
+
+def assert_quiet(found: Tab, server: Server) -> None:
+    """A page that is not there is answered 404, and a browser says so: nothing else may be said."""
+    ended = "(net::ERR_ABORTED)"  # by the browser itself, when it goes on to the next page before all of one is there
+    assert [each for each in found.said if "404" not in each and not each.endswith(ended)] == []
+    assert {url for url in found.requested if not url.startswith(f"http://127.0.0.1:{server.port}/console/")} == set()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_page_has_no_violation_no_message_and_fits(
+    browser: Browser, served: tuple[Home, Server], view: str
+) -> None:
+    home, server = served
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    with tab(browser, bypass_csp=True, **VIEWS[view]) as found:
+        page = found.page
+        for number, path in enumerate([*PAGES, *PANELS]):
+            if number == 1:
+                sign_in(page, server, home.keys["admin"])
+            page.goto(address(server) + path.format(call=newest_call(home)))
+            assert page.evaluate("document.documentElement.scrollWidth") <= VIEWS[view]["viewport"]["width"], path  # type: ignore[index]
+            page.screenshot(path=ARTIFACTS / f"{number:02d}-{view}.png", full_page=True)
+            page.add_script_tag(content=axe_source())
+            answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            assert [(path, one["id"], one["nodes"][0]["target"]) for one in answer["violations"]] == []
+        assert_quiet(found, server)
+
+
+def test_every_page_reads_without_script(scriptless: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    with tab(scriptless, **VIEWS["light"]) as found:
+        page = found.page
+        page.goto(address(server))
+        page.fill("#key", home.keys["auditor"])
+        page.click("button.primary")
+        for path in [*PAGES[1:], *PANELS]:
+            page.goto(address(server) + path.format(call=newest_call(home)))
+            assert page.locator("h1").count() == 1
+            assert page.locator("#live:visible, #verify:visible").count() == 0, "what needs script is not offered"
+        page.goto(address(server) + "calls")
+        page.select_option("select[name=verdict]", "unknown_tool")
+        page.click("button.primary")
+        expect(page.locator("#calls tbody tr")).to_have_count(1)
+        page.click("#calls tbody a")
+        expect(page.locator(".road li")).to_have_count(9)
+        page.click("text=Calls >> nth=1")
+        assert "verdict=unknown_tool" in page.url, "filters are kept from page to page"
+        assert_quiet(found, server)
+
+
+def test_a_proof_is_verified_in_the_browser_and_a_changed_record_is_not(
+    browser: Browser, served: tuple[Home, Server]
+) -> None:
+    home, server = served
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["auditor"])
+        page.goto(address(server) + f"calls/{newest_call(home)}")
+        page.click("#verify")
+        expect(page.locator("#proof-state")).to_have_text("Verified in this browser: the record is in the log.")
+        assert_quiet(found, server)
+
+        def forged(route: object) -> None:
+            answer = route.fetch()  # type: ignore[attr-defined]
+            changed = answer.text().replace("experimental-never-blocks", "experimental-seldom-blocks")
+            route.fulfill(response=answer, body=changed)  # type: ignore[attr-defined]
+
+        page.route("**/proof.json", forged)
+        page.click("#verify")
+        expect(page.locator("#proof-state")).to_contain_text("the record is not in the log")
+
+
+def test_a_call_appears_in_the_live_list_and_strangers_words_in_it_are_text(
+    browser: Browser, served: tuple[Home, Server]
+) -> None:
+    home, server = served
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        page.goto(address(server) + "calls")
+        page.click("#live")
+        expect(page.locator("#live-state")).to_have_text("Live.")
+        call(server.port, home.keys["builder"], "dummy_experimental")
+        expect(page.locator("#calls tbody tr.fresh")).to_have_count(1)
+        call(server.port, home.keys["builder"], "<img src=x onerror=alert(1)>")
+        expect(page.locator("#calls tbody tr.fresh")).to_have_count(2)
+        assert page.locator("#calls img").count() == 0
+        page.click("#calls tbody tr.fresh >> nth=0 >> a")
+        expect(page.locator("h1")).to_be_visible()
+        assert_quiet(found, server)
+
+
+def test_a_revoked_key_ends_the_live_list_and_the_next_page(browser: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    key, text = home.ring().create("admin", label="short")
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, text)
+        page.goto(address(server) + "calls")
+        page.click("#live")
+        expect(page.locator("#live-state")).to_have_text("Live.")
+        home.ring().revoke(key.id)
+        expect(page.locator("#live-state")).to_contain_text("sign in again")
+        page.goto(address(server) + "keys")
+        expect(page.locator("#key")).to_be_visible()
+
+
+def test_everything_is_reached_by_keyboard(browser: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        press = page.keyboard.press
+        press("?")
+        expect(page.locator("#help")).to_be_visible()
+        press("Escape")
+        expect(page.locator("#help")).to_be_hidden()
+        press("g")
+        press("c")
+        page.wait_for_url("**/calls")
+        press("/")
+        expect(page.locator("[data-search]")).to_be_focused()
+        page.keyboard.type("dummy_experimental")
+        press("Enter")
+        page.wait_for_url("**tool=dummy_experimental**")
+        press("j")
+        press("j")
+        press("k")
+        expect(page.locator("#calls tbody tr").first).to_have_attribute("aria-selected", "true")
+        press("Enter")
+        page.wait_for_url("**/calls/*")
+        press("u")
+        page.wait_for_url("**/calls?tool=dummy_experimental**")
+        press("g")
+        press("p")
+        page.wait_for_url("**/keys")
+        assert_quiet(found, server)
+
+
+def test_a_key_is_made_and_revoked_on_the_page(browser: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        page.goto(address(server) + "keys")
+        page.fill("input[name=label]", "by hand")
+        page.click("text=Make a key >> nth=1")
+        made = page.locator("#made-key")
+        expect(made).to_be_visible()
+        assert call(server.port, made.input_value(), "dummy_experimental") in (200, 403)
+        page.click("tr:has-text('by hand') summary")
+        page.click("button:has-text('Revoke by hand')")
+        expect(page.locator("tr:has-text('by hand') .badge")).to_have_text("revoked")
+        assert until(lambda: [key for key in home.ring().all() if key.label == "by hand" and key.revoked is not None])
+        assert_quiet(found, server)
+
+
+def test_no_page_can_be_framed_or_driven_by_another_origin(browser: Browser, served: tuple[Home, Server]) -> None:
+    """Another port of this machine is another origin, and the browser sends its cookies there: same site, not same origin."""
+    home, server = served
+    from tests.packs.lra.browser import served as other_site
+
+    folder = ARTIFACTS / "attack"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = address(server)
+    fields = '<input name="role" value="admin"><input name="life" value="1d"><button>x</button>'
+    form = f'<form method="post" action="{target}keys/create">{fields}</form>'
+    (folder / "index.html").write_text(f'<!DOCTYPE html><title>x</title><iframe src="{target}keys"></iframe>{form}')
+    before = len(home.ring().all())
+    with tab(browser, **VIEWS["light"]) as found, other_site(folder) as attack:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        page.goto(attack)
+        frame = page.frames[1]
+        assert "People and keys" not in frame.content()
+        page.click("button")
+        page.wait_for_url("**/keys/create")
+        expect(page.locator("body")).to_contain_text("not one that the server answers to")
+    assert len(home.ring().all()) == before

@@ -1,0 +1,168 @@
+"""Signing in: what it takes, what it gives, and when it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.console.visiting import Visitor, visitor
+from tests.homes import Home, Server
+from toolgate.console.session import FORGOTTEN_S, IDLE_S, LONGEST_S, MAX_FAILED, Sessions, TooManyAttempts
+from toolgate.gate.keys import KeyRing
+
+
+def test_without_a_session_every_page_leads_to_the_sign_in(served: tuple[Home, Server]) -> None:
+    for path in (
+        "",
+        "calls",
+        "calls/x",
+        "calls.csv",
+        "calls/live",
+        "tools",
+        "keys",
+        "panels/a/b",
+        "upstreams/x",
+        "nothing",
+    ):
+        seen = Visitor(served[1].port).get(path)
+        assert (seen.status, seen.headers["Location"].partition("?")[0].rpartition("/")[2]) == (303, "sign-in"), path
+
+
+def test_a_key_is_exchanged_for_a_cookie_that_no_script_reads_and_no_other_site_sends(
+    served: tuple[Home, Server],
+) -> None:
+    home, server = served
+    person = Visitor(server.port)
+    seen = person.post("sign-in", {"key": home.keys["admin"]})
+    (cookie,) = seen.headers.get_all("Set-Cookie")
+    assert {"HttpOnly", "SameSite=Strict", f"Max-Age={IDLE_S}"} <= set(cookie.split("; "))
+    assert home.keys["admin"].rpartition("_")[2] not in cookie
+    assert person.get().status == 200
+
+
+def test_over_tls_the_cookie_is_secure(served: tuple[Home, Server]) -> None:
+    home, server = served
+    seen = Visitor(server.port).post("sign-in", {"key": home.keys["admin"]}, Origin=f"https://127.0.0.1:{server.port}")
+    assert seen.status == 421, "an origin that the settings do not name is not served, over TLS neither"
+
+
+def test_signing_out_ends_the_session_in_this_browser(served: tuple[Home, Server]) -> None:
+    person = visitor(served[1], served[0].keys["builder"])
+    token = person.get("keys").token
+    assert person.post("sign-out", {"token": token}).status == 303
+    assert person.cookies == {}
+    assert person.get().status == 303
+
+
+def test_revoking_the_key_ends_its_sessions_at_once(served: tuple[Home, Server]) -> None:
+    home, server = served
+    key, text = home.ring().create("admin", label="short")
+    person = visitor(server, text)
+    token = person.get("keys").token
+    home.ring().revoke(key.id)
+    assert person.post("keys/create", {"token": token, "role": "admin", "life": "1d"}).status == 303
+    assert person.get().status == 303
+    assert not any(each.label == "made by a dead key" for each in home.ring().all())
+
+
+def test_another_process_of_the_home_knows_the_session(served: tuple[Home, Server]) -> None:
+    home, server = served
+    person = visitor(server, home.keys["auditor"])
+    with home.serving() as other:
+        assert Visitor(other.port, dict(person.cookies)).get().status == 200
+
+
+def test_a_cookie_that_is_not_ours_opens_nothing(served: tuple[Home, Server]) -> None:
+    home, server = served
+    person = visitor(server, home.keys["admin"])
+    ((name, value),) = person.cookies.items()
+    for wrong in (
+        value[:-1],
+        value[:-1] + ("A" if value[-1] != "A" else "B"),
+        "",
+        "x" * 20_000,
+        f"{value}; {name}={value}",
+    ):
+        seen = Visitor(server.port, {name: wrong}).get()
+        assert seen.status in (303, 431), wrong[:40]
+
+
+def test_wrong_keys_are_limited_by_address_and_recorded(served: tuple[Home, Server]) -> None:
+    home, server = served
+    person, address = Visitor(server.port), {"X_Forwarded_For": "192.0.2.7"}
+    statuses = [person.post("sign-in", {"key": f"tg_{n}"}, **address).status for n in range(MAX_FAILED + 1)]
+    assert statuses == [403] * MAX_FAILED + [429]
+    acts = [each for each in home.records() if each.get("act") == "console.sign_in" and each["status"] == "error"]
+    assert len([each for each in acts if each["from"]["address"] == "192.0.2.7"]) == MAX_FAILED
+    assert person.post("sign-in", {"key": home.keys["admin"]}).status == 303, "others are not kept out"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["https://evil.example/", "//evil.example", "/\\evil", "../../mcp", "javascript:alert(1)", "calls\r\nX: y"],
+)
+def test_after_signing_in_one_stays_in_the_console(target: str) -> None:
+    from toolgate.console.site import _next
+
+    assert _next(target) == "./"
+    assert _next("calls/abc-1") == "calls/abc-1"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def wall(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> tuple[Sessions, Clock, str]:
+    clock = Clock()
+    ring = KeyRing(tmp_path / "keys" / "callers.json", clock)
+    _, text = ring.create("admin")
+    return Sessions(ring, lambda: b"k" * 32, clock), clock, text
+
+
+def cookie_of(sessions: Sessions, header: tuple[bytes, bytes]) -> bytes:
+    return header[1].partition(b";")[0]
+
+
+def test_a_session_ends_after_an_hour_without_a_page(sessions: tuple[Sessions, Clock, str]) -> None:
+    made, clock, text = sessions
+    session = made.begin(text, "a")
+    assert session is not None
+    cookie = cookie_of(made, made.header(session, is_secure=False))
+    clock.now += IDLE_S - 1
+    assert made.of(cookie) is not None
+    clock.now += 1
+    assert made.of(cookie) is None
+
+
+def test_renewing_does_not_keep_a_session_for_ever(sessions: tuple[Sessions, Clock, str]) -> None:
+    made, clock, text = sessions
+    session = made.begin(text, "a")
+    assert session is not None
+    began = clock.now
+    while clock.now < began + LONGEST_S:
+        found = made.of(cookie_of(made, made.header(session, is_secure=False)))
+        assert found is not None
+        session = found
+        clock.now += IDLE_S - 1
+    clock.now = began + LONGEST_S
+    assert made.of(cookie_of(made, made.header(session, is_secure=True))) is None
+
+
+def test_failures_are_forgotten_after_a_minute(sessions: tuple[Sessions, Clock, str]) -> None:
+    made, clock, text = sessions
+    for _ in range(MAX_FAILED):
+        assert made.begin("wrong", "a") is None
+    with pytest.raises(TooManyAttempts):
+        made.begin(text, "a")
+    assert made.begin(text, "b") is not None
+    clock.now += FORGOTTEN_S
+    assert made.begin(text, "a") is not None

@@ -1,0 +1,72 @@
+"""An upstream that changed, on a page: what differs side by side, approved as it was shown or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.console.visiting import CONSOLE, Visitor, visitor
+from tests.homes import Home, Server
+from tests.upstreams.homes import Swapping, adopting_home, ask
+
+STUB = "upstreams/stub"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Server, Swapping]]:
+    folder: Path = tmp_path_factory.mktemp("upstream")
+    swapping = Swapping(folder)
+    home = adopting_home(folder / "home", {"stub": swapping.table()}, settings=CONSOLE)
+    with home.serving() as server:
+        yield home, server, swapping
+
+
+def digest_in(page: str) -> str:
+    found = re.search(r'name="digest" value="([0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
+
+
+def approve(admin: Visitor, digest: str) -> int:
+    return admin.post(f"{STUB}/approve", {"token": admin.get().token, "digest": digest}).status
+
+
+def test_a_change_is_shown_side_by_side_and_approved_as_it_was_shown(served: tuple[Home, Server, Swapping]) -> None:
+    home, server, swapping = served
+    admin = visitor(server, home.keys["admin"])
+    pin = home.path / "policy" / "upstreams" / "stub.pin.json"
+    assert "It offers what was approved" in admin.get(STUB).shown
+    before = pin.read_bytes()
+    swapping.behave("described otherwise")
+    page = admin.get(STUB)
+    assert "<ins>" in page.text
+    assert "Says it twice." in page.shown
+    digest = digest_in(page.text)
+    auditor = visitor(server, home.keys["auditor"]).get(STUB)
+    assert ("Says it twice." in auditor.shown, '<button class="primary">' in auditor.text) == (True, False)
+
+    assert approve(admin, "0" * 64) == 409, "a page that shows something else approves nothing"
+    assert admin.post(f"{STUB}/refuse", {"token": admin.get().token, "digest": digest}).status == 200
+    assert pin.read_bytes() == before
+    assert approve(admin, digest) == 200
+    assert pin.read_bytes() != before
+    acts = [
+        each["act"] for each in home.records() if each["event"] == "act" and str(each["act"]).startswith("upstream.")
+    ]
+    assert acts.count("upstream.approve") == 2, "an intent and an outcome"
+    assert acts.count("upstream.refuse") == 1
+    assert "It offers what was approved" in admin.get(STUB).shown
+
+
+def test_a_call_of_an_upstream_names_it_and_its_pin(served: tuple[Home, Server, Swapping]) -> None:
+    home, server, _ = served
+    ask("mrt", server.port, ("stub", "echo"), {"text": "x"}, home.keys["builder"])
+    request = home.calls()[-1]["requestId"]
+    admin = visitor(server, home.keys["admin"])
+    assert "upstream stub" in re.sub(r"\s+", " ", admin.get(f"calls/{request}").shown).lower()
+    assert str(request) in admin.get("calls?upstream=stub").text
+    assert admin.get("tools?q=stub").shown.count("stub_echo") >= 1
+    assert admin.get("upstreams/other").status == 404

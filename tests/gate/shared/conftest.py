@@ -1,0 +1,3 @@
+from tests.powers.limits.conftest import redis, shared_redis
+
+__all__ = ["redis", "shared_redis"]

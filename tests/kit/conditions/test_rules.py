@@ -1,0 +1,229 @@
+"""Conditions over one call: what is refused when they are compiled, what they decide, and what cannot be judged."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from toolgate.kit.conditions.rules import LOOP_BYTES, ConditionFault, RuleChecker, RuleText, Subject, Unjudged
+from toolgate.model import strictjson
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["branch", "n", "names"],
+    "properties": {
+        "branch": {"type": "string", "maxLength": 20},
+        "force": {"type": "boolean"},
+        "n": {"type": "integer", "minimum": 0, "maximum": 9},
+        "amount": {"type": "number"},
+        "kind": {"enum": ["push", "pull"]},
+        "names": {"type": "array", "items": {"$ref": "#/$defs/name"}},
+        "numbers": {"type": "array", "items": {"type": "number"}},
+        "options": {"type": "object", "required": ["depth"], "properties": {"depth": {"type": "integer"}}},
+        "any": {},
+        "or_null": {"type": ["string", "null"]},
+    },
+    "$defs": {"name": {"type": "string", "enum": ["x", "y"]}},
+}
+CHECKER = RuleChecker(SCHEMA, ["builder", "committer", "admin"])
+
+
+def subject(*, role: str = "builder", now: float = 0.0, environment: str = "local", **arguments: Any) -> Subject:
+    given = {"branch": "main", "n": 5, "names": [], **arguments}
+    size = len(strictjson.dumps(given))
+    return Subject(given, size, {"id": "k", "role": role, "label": "ci"}, "git_push", "git", lambda: environment, now)
+
+
+def decide(condition: str, about: Subject) -> bool | str:
+    try:
+        return CHECKER.compile([RuleText("r", "deny", condition)]).deciding(about) is not None
+    except Unjudged as unjudged:
+        return unjudged.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "place", "text"),
+    [
+        ("args.nope == 1", (1, 5), "undeclared reference to 'args.nope'; the arguments are args.branch, args.force"),
+        ("true &&\n  args.nope == 1", (2, 7), "undeclared reference"),
+        ("branch == 'main'", (1, 1), "undeclared reference"),
+        ("args.n > 'a'", (1, 8), "no matching overload"),
+        ("args.amount > 1", (1, 13), "no matching overload"),
+        ("args.branch == null", (1, 13), "no matching overload"),
+        ("args.n > 10", (1, 10), "args.n is never 10"),
+        ("args.n == -1", (1, 11), "args.n is never -1"),
+        ("11 < args.n", (1, 1), "args.n is never 11"),
+        ("args.kind == 'fetch'", (1, 14), "args.kind is never 'fetch'"),
+        ("args.kind in ['push', 'fetch']", (1, 23), "args.kind is never 'fetch'"),
+        ("'z' in args.names", (1, 1), "args.names[] is never 'z'"),
+        ("args.branch == 'a branch with a long name'", (1, 16), "is never"),
+        ("caller.role == 'root'", (1, 16), "caller.role is never 'root'"),
+        ("environment == 'prod'", (1, 16), "environment is never 'prod'"),
+        ("has(args.force)", (1, 4), "an absent argument is null: write args.force != null"),
+        ("args.branch.matches(args.kind)", (1, 20), "must be a constant"),
+        ("args.names.exists(x, args.branch.contains(x))", (1, 42), "must be a constant"),
+        ("args.branch", (1, 1), "not boolean"),
+        ("args.any", (1, 1), "not boolean"),
+        ("args.n +", (1, 9), "Syntax error"),
+        ("now > 3", (1, 5), "no matching overload"),
+    ],
+)
+def test_a_condition_that_cannot_be_right_is_refused_with_its_place(
+    condition: str, place: tuple[int, int], text: str
+) -> None:
+    with pytest.raises(ConditionFault) as caught:
+        CHECKER.compile([RuleText("r", "deny", condition)])
+    assert text in caught.value.text
+    assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "decided"),
+    [
+        ("args.force == true && args.branch == 'main'", {"force": True}, True),
+        ("args.force == true && args.branch == 'main'", {"force": False}, False),
+        ("args.force == true && args.branch == 'main'", {}, False),
+        ("args.n > 3", {"n": 4.0}, True),
+        ("args.amount > 1.5", {"amount": 2}, True),
+        ("args.amount == null || args.amount > 1.5", {}, True),
+        ("args.options.depth > 2", {"options": {"depth": 3}}, True),
+        ("args.options != null && args.options.depth > 2", {}, False),
+        ("has(args.options.more)", {"options": {"depth": 3, "more": 1}}, True),
+        ("args.names.exists(x, x == 'y')", {"names": ["x", "y"]}, True),
+        ("args.numbers != null && args.numbers.all(x, x > 1.0)", {"numbers": [2, 3.5]}, True),
+        ("args.branch.matches('^ma')", {}, True),
+        ("args.or_null == null", {"or_null": None}, True),
+        ("args.any == 'a'", {"any": {"deep": 1}}, False),
+        ("{'n': args.n}['n'] == 5", {}, True),
+        ("caller.role in ['builder'] && caller.id == 'k' && caller.label == 'ci'", {}, True),
+        ("tool == 'git_push' && upstream == 'git' && environment == 'cloud'", {"environment": "cloud"}, True),
+        ("now >= timestamp('2026-11-18T00:00:00Z')", {"now": 1_795_000_000.0}, True),
+        ("now >= timestamp('2026-11-18T00:00:00Z')", {"now": 1_700_000_000.0}, False),
+    ],
+)
+def test_a_condition_decides_about_the_arguments(condition: str, given: dict[str, Any], decided: bool) -> None:
+    assert decide(condition, subject(**given)) is decided
+
+
+@pytest.mark.parametrize(
+    ("condition", "given"),
+    [
+        ("args.force && args.branch == 'main'", {}),
+        ("args.amount > 1.5", {}),
+        ("args.kind.startsWith('p')", {}),
+        ("args.options.depth > 2", {}),
+        ("1 / (args.n - 5) > 0", {}),
+        ("args.any.deep > 1", {"any": "text"}),
+    ],
+)
+def test_what_cannot_be_judged_is_an_error_and_not_a_no(condition: str, given: dict[str, Any]) -> None:
+    assert decide(condition, subject(**given)) == "rule_error"
+
+
+def test_a_loop_ends_with_its_budget() -> None:
+    nested = "args.names.all(a, args.names.all(b, a == b))"
+    assert decide(nested, subject(names=["x"] * 50)) is True
+    assert decide(nested, subject(names=["x"] * 2000)) == "rule_budget"
+
+
+def test_a_rule_that_loops_is_not_judged_on_long_arguments_and_one_that_does_not_is() -> None:
+    long = subject(or_null="a" * LOOP_BYTES)
+    assert decide("args.names.exists(x, x == 'y')", long) == "rule_budget"
+    assert decide("args.or_null.contains('b')", long) is False
+
+
+def test_the_first_rule_that_holds_decides() -> None:
+    rules = CHECKER.compile([RuleText("one", "deny", "args.n == 1"), RuleText("two", "deny", "true")])
+    found = [rules.deciding(subject(n=n)) for n in (1, 2)]
+    assert [rule.source.name for rule in found if rule] == ["one", "two"]
+
+
+# A model beside it: the same conditions, decided in Python ------------------------------------------------------------
+
+ERROR = "error"
+
+
+def both(one: Any, other: Any) -> Any:
+    """`&&` of CEL: false wins over an error."""
+    if one is False or other is False:
+        return False
+    return ERROR if ERROR in (one, other) else True
+
+
+def negated(value: Any) -> Any:
+    return ERROR if value == ERROR else not value
+
+
+def least(name: str, bound: int) -> tuple[str, Any]:
+    def model(given: dict[str, Any]) -> Any:
+        value = given.get(name)
+        return ERROR if value is None else value > bound
+
+    return f"args.{name} > {float(bound) if name == 'amount' else bound}", model
+
+
+def equal(name: str, word: Any) -> tuple[str, Any]:
+    spelt = "true" if word is True else f"'{word}'"
+    return f"args.{name} == {spelt}", lambda given: given.get(name) == word and type(given.get(name)) is type(word)
+
+
+def absent(name: str) -> tuple[str, Any]:
+    return f"args.{name} == null", lambda given: given.get(name) is None
+
+
+ATOMS = [
+    *(least("n", bound) for bound in range(9)),
+    *(least("amount", bound) for bound in range(-2, 3)),
+    *(equal("branch", word) for word in ("main", "dev")),
+    *(equal("kind", word) for word in ("push", "pull")),
+    equal("force", True),
+    *(absent(name) for name in ("force", "kind", "amount")),
+]
+CONDITIONS: st.SearchStrategy[tuple[str, Any]] = st.recursive(
+    st.sampled_from(ATOMS),
+    lambda below: st.one_of(
+        st.tuples(below, below).map(
+            lambda two: (f"({two[0][0]} && {two[1][0]})", lambda given: both(two[0][1](given), two[1][1](given)))
+        ),
+        st.tuples(below, below).map(
+            lambda two: (
+                f"({two[0][0]} || {two[1][0]})",
+                lambda given: negated(both(negated(two[0][1](given)), negated(two[1][1](given)))),
+            )
+        ),
+        below.map(lambda one: (f"!({one[0]})", lambda given: negated(one[1](given)))),
+    ),
+    max_leaves=6,
+)
+CALLS_A_CONDITION = 100
+
+
+def random_call(random: Random) -> dict[str, Any]:
+    optional = {
+        "force": random.random() < 0.5,
+        "kind": random.choice(["push", "pull"]),
+        "amount": random.uniform(-5, 5),
+    }
+    optional["amount"] = random.choice([optional["amount"], round(optional["amount"])])
+    present = {name: value for name, value in optional.items() if random.random() < 0.5}
+    return {"branch": random.choice(["main", "dev", "x"]), "n": random.randint(0, 9), **present}
+
+
+@cases(50, 1000)
+@given(CONDITIONS, st.integers(0, 2**32))
+def test_conditions_decide_as_a_model_of_them_does(condition: tuple[str, Any], seed: int) -> None:
+    """A hundred thousand random calls in `make search`."""
+    text, model = condition
+    rules, random = CHECKER.compile([RuleText("r", "deny", text)]), Random(seed)
+    for _ in range(CALLS_A_CONDITION):
+        call = random_call(random)
+        try:
+            found: Any = rules.deciding(subject(**call)) is not None
+        except Unjudged:
+            found = ERROR
+        assert found == model(call), (text, call)

@@ -1,0 +1,26 @@
+"""What document 004 demands of the consensus tools, in our own words."""
+
+ROWS: dict[str, str] = {
+    "004-P1": "document 004: consensus_propose answers QUORUM at once when there is one arbiter",
+    "004-P2": "document 004: consensus_propose allocates a fresh round id, a decimal string",
+    "004-P3": "document 004: proposing another event allocates another round id",
+    "004-P4": "document 004: the status of consensus_propose is PENDING or QUORUM",
+    "004-V1": "document 004: consensus_vote answers vote_signed and a base64 signature",
+    "004-V2": "document 004: the same arbiter voting the same tuple again is ALREADY_VOTED, not an equivocation",
+    "004-V3": "document 004: voting in an unknown round is ROUND_NOT_FOUND",
+    "004-V4": "document 004: hashes that are not 64 lowercase hex digits are refused by the schema",
+    "004-V5": "document 004: consensus_vote accepts a private key of the caller's",
+    "004-F1": "document 004: consensus_finality answers QUORUM after a proposal",
+    "004-F2": "document 004: consensus_finality of an unknown round is ROUND_NOT_FOUND",
+    "004-F3": "document 004: consensus_finality gives the last transition's evidence as lowercase hex without 0x",
+    "004-G1": "document 004: consensus_gossip answers empty arrays when there is one arbiter",
+    "004-G2": "document 004: consensus_gossip works without the events argument",
+    "004-R1": "document 004: vrf_eval is deterministic",
+    "004-R2": "document 004: vrf_eval with an empty key is INVALID_KEY",
+    "004-R3": "document 004: vrf_eval refuses input that is not even-length lowercase hex by its schema",
+    "004-T1": "document 004: all five tools are registered",
+    "004-M1": "document 004: all five tools are there in every mode",
+    "004-D1": "document 004: no clock, randomness, timer or network in the consensus domain",
+    "004-D2": "document 004: one code path, no branch on a single arbiter",
+    "004-D3": "document 004: the epoch is given by the caller of the state machine, never read from a clock",
+}

@@ -1,0 +1,162 @@
+"""The commands of a clone, a newcomer's and the one that a change must pass: they find what they need or name what is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import process
+from tests.homes import PATIENCE_S, first_line
+
+ROOT = Path(__file__).parents[2]
+FIND = ROOT / "scripts" / "find_python.sh"
+NEEDED = ("chromium", "node", "npm", "openssl", "ssh-keygen")
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def find(wanted: str, bin_: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", FIND, wanted],
+        env={"PATH": str(bin_), "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_p2_an_interpreter_behind_a_shim_that_does_not_run_is_found_in_its_folder(tmp_path: Path) -> None:
+    shim = program(tmp_path / "bin" / "python3.12", "exit 127")
+    real = program(tmp_path / ".pyenv" / "versions" / "3.12.9" / "bin" / "python3.12", "exit 0")
+    assert find("3.12", tmp_path / "bin", tmp_path).stdout == f"{real}\n"
+    shim.write_text("#!/bin/sh\nexit 0\n")
+    assert find("3.12", tmp_path / "bin", tmp_path).stdout == f"{shim}\n"
+
+
+def test_p2_an_interpreter_that_is_missing_is_named(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "python3.13", "exit 1")
+    done = find("3.13", tmp_path / "bin", tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Python 3.13 is missing")
+
+
+def test_p2_a_real_interpreter_of_another_version_is_not_taken(tmp_path: Path) -> None:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    program(tmp_path / "bin" / f"python{version}", f'exec {sys.executable} "$@"')
+    program(tmp_path / "bin" / "python3.99", f'exec {sys.executable} "$@"')
+    assert find(version, tmp_path / "bin", tmp_path).returncode == 0
+    assert find("3.99", tmp_path / "bin", tmp_path).returncode == 1
+
+
+def test_p2_each_interpreter_has_an_environment_of_its_own() -> None:
+    for given, expected in (("3.12", ".venv-3.12"), ("/opt/python3.13", ".venv-3.13"), ("", ".venv")):
+        shown = subprocess.run(
+            ["make", "--dry-run", "test", f"PYTHON={given}"],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"]},  # nothing of the `make` that may have started us
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert shown.splitlines()[-1].startswith(f"{expected}/bin/python -m pytest")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A PATH on which `make` only says what it was asked for and what it was given."""
+    for name in NEEDED:
+        program(tmp_path / "bin" / name, "exit 0")
+    program(tmp_path / "bin" / "make", f'echo "make $*" >> {tmp_path}/asked; env > {tmp_path}/given')
+    return tmp_path
+
+
+def test_p2_what_a_change_must_pass_sees_no_variable_of_the_machine(machine: Path) -> None:
+    hidden = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/x", "FORCE_COLOR": "1"}
+    path = f"{machine / 'bin'}{os.pathsep}{os.defpath}"
+    subprocess.run(
+        [ROOT / ".ci" / "run"],
+        env=hidden | {"PATH": path, "HOME": str(machine), "CI": "true", "PIP_INDEX_URL": "file:///index"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    given = dict(line.split("=", 1) for line in (machine / "given").read_text().splitlines())
+    assert given.keys().isdisjoint(hidden)
+    assert (given["PATH"], given["LANG"], given["PIP_INDEX_URL"]) == (path, "C.UTF-8", "file:///index")
+    asked = (machine / "asked").read_text().splitlines()
+    assert [re.sub(r" PYTHON=\S+", "", line) for line in asked] == [
+        "make check",
+        "make notice",
+        "make test-all",
+        "make guard",
+        "make bench-quick",
+    ]
+
+
+@contextmanager
+def made_to_run(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """`make run` in this clone, with the environment under test and nothing else of ours; no home, and no package index."""
+    running = subprocess.Popen(
+        [
+            "make",
+            "--old-file",
+            f"{sys.prefix}/.run",
+            "run",
+            f"VENV={sys.prefix}",
+            f"ARGS=--home {home} --port {port} --json",
+        ],
+        cwd=ROOT,
+        env={"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PIP_NO_INDEX": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGTERM)
+        running.communicate(timeout=PATIENCE_S)
+
+
+def test_p2_make_run_twice_shares_its_home_and_says_what_to_do_about_a_taken_port(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with made_to_run(home, 0) as first:
+        url = first_line(first)["url"]
+        keys = (home / "keys.env").read_bytes()
+        with made_to_run(home, int(url.rpartition(":")[2])) as second:
+            _, said = second.communicate(timeout=PATIENCE_S)
+            assert second.returncode != 0
+            assert b"Address already in use.\n       Use --port 0" in said
+            assert b"make run ARGS='--port 0" in said
+        with made_to_run(home, 0) as third:
+            assert first_line(third)["url"] != url
+    assert (home / "keys.env").read_bytes() == keys
+
+
+@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="a directory that not even root can write")
+def test_p2_a_development_home_that_is_not_ours_to_make_names_the_flag_that_chooses_another() -> None:
+    done = process("serve", "--dev", "--port", "0", cwd=Path("/sys/kernel"))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.endswith("Use a home of your own: --home DIR. It is made if it is not there.\n")
+
+
+def test_p2_every_supported_python_is_tested_and_claimed() -> None:
+    versions = re.search(r"^VERSIONS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert versions is not None
+    claimed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert versions[1].split() == claimed

@@ -1,0 +1,3 @@
+from tests.faces.conftest import home
+
+__all__ = ["home"]

@@ -1,0 +1,294 @@
+"""An MCP server over HTTP with every feature of the protocol, of one era: `python whole.py ERA` prints its port.
+
+Plain Python, one thread a request. In the handshake era it asks its client on the stream of the call; in the modern one its
+answer is `input_required`. Both need what the client has declared.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
+META = "io.modelcontextprotocol/"
+WAIT_S = 20.0
+OPEN = {"type": "object"}
+ASKS = {
+    "sample": ("sampling", "sampling/createMessage", {"maxTokens": 5, "messages": []}),
+    "elicit": (
+        "elicitation",
+        "elicitation/create",
+        {
+            "mode": "form",
+            "message": "Your name?",
+            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+        },
+    ),
+    "pry": (
+        "elicitation",
+        "elicitation/create",
+        {
+            "mode": "form",
+            "message": "Your password?",
+            "requestedSchema": {"type": "object", "properties": {"password": {"type": "string"}}},
+        },
+    ),
+    "roots": ("roots", "roots/list", {}),
+}
+PLAIN = ("echo", "link", "logs", "steps", "touch")
+NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "completions": {},
+    "logging": {},
+}
+
+
+class State:
+    """What a server of either era knows between requests."""
+
+    def __init__(self, era: str) -> None:
+        self.era = era
+        self.client: dict[str, Any] = {}
+        self.answers: dict[str, queue.Queue[Any]] = {}
+        self.streams: list[tuple[queue.Queue[Any], set[str], Any]] = []
+        """Each with the addresses that it wants and the id of its request."""
+        self.subscribed: set[str] = set()
+        self.number = 0
+        self.lock = threading.Lock()
+
+    def next_id(self) -> str:
+        with self.lock:
+            self.number += 1
+            return f"s{self.number}"
+
+    def touch(self, uri: str) -> None:
+        for stream, uris, number in list(self.streams):
+            if uri in (uris if self.era == MODERN else self.subscribed):
+                meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
+                stream.put({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: State
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the name it overrides)
+        """Nothing of it."""
+
+    def do_GET(self) -> None:
+        if self.state.era == MODERN:
+            self.plain(405, {})
+            return
+        self.follow(set(), None)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        message = json.loads(body)
+        self.streaming = False
+        if "method" not in message:
+            self.state.answers.pop(message["id"]).put(message)
+            self.plain(202, None)
+        elif "id" not in message:
+            self.plain(202, None)
+        else:
+            self.message, self.params = message, message.get("params", {})
+            self.meta = self.params.get("_meta", {})
+            self.handle_method(message["method"])
+
+    # Sending
+
+    def plain(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        data = b"" if value is None else json.dumps(value).encode()
+        self.send_response(status)
+        for name, text in {
+            "content-type": "application/json",
+            "content-length": str(len(data)),
+            **(headers or {}),
+        }.items():
+            self.send_header(name, text)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def event(self, message: dict[str, Any]) -> None:
+        if not self.streaming:
+            self.streaming = True
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+        data = b"data: " + json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n\n"
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def done(self, **members: Any) -> None:
+        answer = {"jsonrpc": "2.0", "id": self.message["id"], **members}
+        if self.streaming:
+            self.event(answer)
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            self.plain(200, answer)
+
+    def result(self, value: dict[str, Any]) -> None:
+        self.done(result={"resultType": "complete", **value} if self.state.era == MODERN else value)
+
+    def error(self, code: int, text: str, **data: Any) -> None:
+        self.done(error={"code": code, "message": text, **({"data": data} if data else {})})
+
+    def text(self, text: str, **more: Any) -> None:
+        self.result({"content": [{"type": "text", "text": text}], **more})
+
+    def follow(self, uris: set[str], number: Any) -> None:
+        self.streaming = False
+        stream: queue.Queue[Any] = queue.Queue()
+        if number is None:
+            stream.put({"method": "notifications/message", "params": {"level": "debug", "data": "open"}})
+        else:
+            honoured = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": sorted(uris)}}
+            honoured["_meta"] = {f"{META}subscriptionId": number}
+            stream.put({"method": "notifications/subscriptions/acknowledged", "params": honoured})
+        entry = (stream, uris, number)
+        self.state.streams.append(entry)
+        try:
+            while True:
+                self.event(stream.get())
+        except OSError:
+            self.state.streams.remove(entry)
+
+    # Answering
+
+    def handle_method(self, method: str) -> None:
+        modern = self.state.era == MODERN
+        if method == "server/discover" and modern:
+            self.result({"supportedVersions": [MODERN], "capabilities": CAPABILITIES})
+        elif method == "initialize" and not modern:
+            self.state.client = self.params["capabilities"]
+            hello = {"protocolVersion": HANDSHAKE, "capabilities": CAPABILITIES}
+            hello["serverInfo"] = {"name": "whole", "version": "1"}
+            answer = {"jsonrpc": "2.0", "id": self.message["id"], "result": hello}
+            self.plain(200, answer, {"mcp-session-id": "one"})
+        elif (handler := getattr(self, "on_" + method.replace("/", "_"), None)) is not None:
+            handler()
+        else:
+            self.plain(404 if modern else 200, self._unknown())
+
+    def _unknown(self) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": -32601, "message": "Method not found"}}
+
+    def on_tools_list(self) -> None:
+        tools = [{"name": name, "description": f"Does {name}.", "inputSchema": OPEN} for name in (*PLAIN, *ASKS)]
+        tools[0]["_meta"] = {"ui": {"resourceUri": PANEL}}
+        self.result({"tools": tools})
+
+    def on_prompts_list(self) -> None:
+        argument = {"name": "name", "description": "Whom.", "required": True}
+        self.result({"prompts": [{"name": "greet", "description": "Greets.", "arguments": [argument]}]})
+
+    def on_resources_list(self) -> None:
+        resources = [
+            {"uri": uri, "name": name, "mimeType": "text/plain"} for uri, name in ((NOTE, "one"), (PANEL, "panel"))
+        ]
+        self.result({"resources": resources})
+
+    def on_resources_templates_list(self) -> None:
+        self.result({"resourceTemplates": [{"uriTemplate": TEMPLATE, "name": "note"}]})
+
+    def on_prompts_get(self) -> None:
+        resource = {"uri": NOTE, "text": f"For {self.params['arguments']['name']}.", "mimeType": "text/plain"}
+        content = {"type": "resource", "resource": resource}
+        self.result({"description": "A greeting.", "messages": [{"role": "user", "content": content}]})
+
+    def on_resources_read(self) -> None:
+        uri = self.params["uri"]
+        if uri == "note://missing":
+            self.error(-32602 if self.state.era == MODERN else -32002, "Resource not found")
+        else:
+            self.result({"contents": [{"uri": uri, "text": f"At {uri}."}], "ttlMs": 5000, "cacheScope": "public"})
+
+    def on_completion_complete(self) -> None:
+        ref = self.params["ref"]
+        values = [f"{ref.get('name') or ref.get('uri')}:{self.params['argument']['value']}"]
+        values += self.params.get("context", {}).get("arguments", {}).values()
+        self.result({"completion": {"values": values, "total": len(values), "hasMore": False}})
+
+    def on_resources_subscribe(self) -> None:
+        self.state.subscribed.add(self.params["uri"])
+        self.result({})
+
+    def on_resources_unsubscribe(self) -> None:
+        self.state.subscribed.discard(self.params["uri"])
+        self.result({})
+
+    def on_logging_setLevel(self) -> None:  # noqa: N802 (the method's own name)
+        self.result({})
+
+    def on_subscriptions_listen(self) -> None:
+        self.follow(set(self.params["notifications"].get("resourceSubscriptions", ())), self.message["id"])
+
+    def on_tools_call(self) -> None:
+        name, arguments = self.params["name"], self.params.get("arguments", {})
+        if name in ASKS:
+            self.ask(*ASKS[name])
+        elif name == "link":
+            links = [{"type": "resource_link", "uri": uri, "name": "n"} for uri in (NOTE, "https://example.com/page")]
+            self.result({"content": [*links, {"type": "resource", "resource": {"uri": NOTE, "text": NOTE}}]})
+        elif name == "logs":
+            if self.state.era == HANDSHAKE or f"{META}logLevel" in self.meta:
+                for level in ("debug", "info", "error"):
+                    self.event({"method": "notifications/message", "params": {"level": level, "data": f"said {level}"}})
+            self.text("logged")
+        elif name == "steps":
+            token = self.meta.get("progressToken")
+            for step in (1, 2) if token is not None else ():
+                params = {"progressToken": token, "progress": step, "total": 2}
+                self.event({"method": "notifications/progress", "params": params})
+            self.text("stepped")
+        elif name == "touch":
+            self.state.touch(arguments["uri"])
+            self.text("touched")
+        else:
+            self.text(str(arguments.get("text", "")))
+
+    def ask(self, capability: str, method: str, params: dict[str, Any]) -> None:
+        """In the words of its era."""
+        if self.state.era == MODERN:
+            declared = self.meta[f"{META}clientCapabilities"]
+            if "inputResponses" in self.params:
+                if self.params.get("requestState") != "kept":
+                    self.error(-32602, "another state")
+                else:
+                    self.text(json.dumps(self.params["inputResponses"]["it"]))
+            elif capability not in declared:
+                self.error(-32021, f"needs {capability}", requiredCapabilities={capability: {}})
+            else:
+                asked = {"it": {"method": method, "params": params}}
+                self.done(result={"resultType": "input_required", "inputRequests": asked, "requestState": "kept"})
+            return
+        if capability not in self.state.client:
+            self.text(f"the client cannot do {capability}", isError=True)
+            return
+        number = self.state.next_id()
+        waiting = self.state.answers[number] = queue.Queue()
+        self.event({"id": number, "method": method, "params": params})
+        said = waiting.get(timeout=WAIT_S)
+        if "error" in said:
+            self.text(f"refused: {said['error']['message']}", isError=True)
+        else:
+            self.text(json.dumps(said["result"]))
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+if __name__ == "__main__":
+    Handler.state = State(sys.argv[1])
+    server = Server(("127.0.0.1", 0), Handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
