@@ -11,6 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CANNOT_INSTALL = test -w . || echo "this clone is not yours to write; put environment and home elsewhere: \
 make run VENV=\$$HOME/toolgate-env ARGS=\"--home \$$HOME/toolgate-dev\"" >&2; exit 1
 
+# How many failed tests a gate repeats, once, each alone; it names those that then pass. Empty: none.
+REPEAT :=
+PYTEST = $(BIN)/python -m $(if $(REPEAT),scripts.suite --most $(REPEAT) --,pytest)
 # pytest ends with 5 when nothing was selected: ARGS may name tests of one kind only.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 
@@ -38,7 +41,7 @@ run: $(VENV)/.run  ## Start a development server on embedded defaults, with keys
 	@$(BIN)/toolgate serve --dev $(ARGS) || { code=$$?; echo "flags of toolgate serve go into ARGS: make run ARGS='--port 0 --home DIR'" >&2; exit $$code; }
 
 test: $(VENV)/.dev  ## The test suite (under three minutes)
-	$(BIN)/python -m pytest -m "not guard" -n $(WORKERS) --dist worksteal $(ARGS)
+	$(PYTEST) -m "not guard" -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-all:  ## The test suite on every Python we support (or VERSIONS="3.12 3.13"); a missing one fails by name
 	@for version in $(VERSIONS); do sh scripts/find_python.sh $$version >/dev/null || exit 1; done
@@ -58,13 +61,13 @@ notice: $(VENV)/.dev  ## Was all that is gone since the last release announced b
 
 guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers
 	@$(BIN)/python -m scripts.upstreams.install || echo "without them the suite of real MCP servers is skipped" >&2
-	$(BIN)/python -m pytest -m "guard and not alone" -n $(WORKERS) --dist loadfile $(ARGS) $(OR_NONE)
-	$(BIN)/python -m pytest -m "guard and alone" $(ARGS) $(OR_NONE)
+	$(PYTEST) -m "guard and not alone" -n $(WORKERS) --dist loadfile $(ARGS) $(OR_NONE)
+	$(PYTEST) -m "guard and alone" $(ARGS) $(OR_NONE)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory search)
 
 search: $(VENV)/.dev  ## Property tests with more cases, from a new seed (SEED=N repeats one)
 	@seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "random search: make search SEED=$$seed repeats it"; \
-	TOOLGATE_SEED=$$seed TOOLGATE_DIFFERENTIAL=100000 $(BIN)/python -m pytest -m "hypothesis or search" -n 2 --dist worksteal \
+	TOOLGATE_SEED=$$seed TOOLGATE_DIFFERENTIAL=100000 $(PYTEST) -m "hypothesis or search" -n 2 --dist worksteal \
 	--timeout 300 --hypothesis-profile search --hypothesis-seed $$seed $(ARGS)
 
 rough: $(VENV)/.dev  ## Hostile load of every kind, 1 to 1000 connections, with a table of numbers (about ten minutes)

@@ -16,6 +16,8 @@ from typing import Any
 
 STEP_S = 15.0
 PAUSE_S = 0.05
+ANSWER_S = 2.0
+"""For the answer to a cancelled call, which over a pipe never comes."""
 SLOTS = 2
 """Calls at once that the server under test admits a key."""
 BURST = 6
@@ -114,16 +116,29 @@ async def limited(call: Call, leave: Leave | None) -> dict[str, Any]:
         await asyncio.wait_for(begun.acquire(), STEP_S)
     refused = await tried(call("wire_echo", {"text": "one too many"}))
     untouched = all(not each.done() for each in waiting)
-    if leave is not None:
-        await leave()
-    for each in waiting:
-        each.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    freed = await cancelled(call, leave, waiting)
     return {
         "too_many": refused,
         "others_go_on": {"ok": untouched, "text": "" if untouched else "calls under way were lost"},
-        "cancel": await until_free(call),
+        "cancel": freed,
     }
+
+
+async def cancelled(call: Call, leave: Leave | None, waiting: Sequence[asyncio.Future[Any]]) -> dict[str, Any]:
+    """What every slot answers once the calls that hold them are cancelled.
+
+    Who tells the server by a message of its own still waits for its calls: a task of major 1 that is cancelled just as its
+    answer arrives ends the session's receive loop, and every later call fails with it.
+    """
+    freed = None
+    if leave is not None:
+        await leave()
+        freed = await until_free(call)
+        await asyncio.wait(waiting, timeout=ANSWER_S)
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    return freed if freed is not None else await until_free(call)
 
 
 async def until_free(call: Call) -> dict[str, Any]:
