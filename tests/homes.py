@@ -128,8 +128,10 @@ def make_home(
     packs: Sequence[str] = ("governance",),
     settings: str = "",
     rows: Mapping[str, Mapping[str, Any]] | None = None,
+    roles: Mapping[str, str] | None = None,
 ) -> Home:
-    """A home whose policy is the packaged one plus a row for every tool of a stranger's pack. `rows`: more for some rows."""
+    """A home whose policy is the packaged one plus a row for every tool of a stranger's pack. `rows`: more for some rows.
+    `roles`: custom ones, each with what it is made of; they have keys, too."""
     policy = path / "policy"
     policy.mkdir(parents=True)
     (path / "workspace").mkdir()
@@ -140,10 +142,12 @@ def make_home(
     manifest["tools"] += [_row(tool) for pack in loaded for tool in offered(pack) if tool.name not in known]
     for row in manifest["tools"]:
         row.update((rows or {}).get(row["name"], {}))
+    if roles:
+        manifest["roles"] = [{"name": name, "base": base} for name, base in roles.items()]
     (policy / MANIFEST_FILE).write_text(json.dumps(manifest))
     (policy / LOCK_FILE).write_bytes(contract.render(_locked(loaded, policy)))
     ring = KeyRing(_key_file(path))
-    return Home(path, {role: ring.create(role)[1] for role in ROLES})
+    return Home(path, {role: ring.create(role)[1] for role in (*ROLES, *(roles or ()))})
 
 
 def _key_file(path: Path) -> Path:

@@ -432,6 +432,8 @@ class Powers:
         if grant.tool.foreign is not None:
             return self._relay_context(grant, ticket)
         caller = ticket.caller
+        if caller.role in self._permits.bases:
+            caller = replace(caller, base=self._permits.bases[caller.role])
         deadline = float("inf") if grant.tool.inline else self._clock.monotonic() + grant.tool.deadline_s
         effect = grant.tool.effect
         room = self._rooms[grant.pack]

@@ -18,6 +18,7 @@ from toolgate.model.tool import Pack, Tool
 from toolgate.ownership import check_owners
 from toolgate.policy.bundle import load_policy
 from toolgate.policy.conditions import compile_rules
+from toolgate.policy.roles import with_custom_roles
 from toolgate.policy.rules import check_start
 from toolgate.powers.secrets import SecretSources
 from toolgate.registry import SchemaRegistry
@@ -63,12 +64,13 @@ def read_rules(settings: Settings, before: Upstreams | None = None, share: Share
     registry = SchemaRegistry(tool for _, tool in served)
     rows, keep = policy.manifest.rows, settings.ledger.keep
     check_kept(keep, {tool.name: tool for _, tool in served})
-    permits = Permits(
+    grants = (
         _grant(pack, tool, policy, registry, keep)
         for pack, tool in served
         if (tool.row or tool.name)
         in rows  # what a deployment's manifest leaves out is not served (orphans were refused)
     )
+    permits = Permits(grants, policy.manifest.roles)
     addresses = Addresses([grant.tool for grant in permits.all()])
     return Ruleset(settings, enabled, policy.lock, registry, permits, addresses, warnings, upstreams)
 
@@ -78,7 +80,7 @@ def _grant(
 ) -> Grant:
     row = policy.manifest.rows[tool.row or tool.name]
     return Grant(
-        tool,
+        with_custom_roles(tool, policy.manifest.roles),
         pack.name,
         row.tier,
         frozenset(row.roles),

@@ -13,6 +13,8 @@ RULED = "secrets.txt"
 """A name that a rule refuses for unruly_write."""
 ASKED = "release.txt"
 """A name for which it wants a person's approval."""
+CUSTOM = "releaser"
+"""A role of this deployment, made of committer. It alone holds unruly_guarded."""
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +23,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         {"name": "no-secrets", "deny": f"args.name == '{RULED}'"},
         {"name": "ask", "require-approval": f"args.name == '{ASKED}'"},
     ]
-    rows = {"unruly_write": {"x-rules": rules}}
-    home = make_home(tmp_path_factory.mktemp("faces") / "home", packs=("unruly",), rows=rows)
+    rows = {"unruly_write": {"x-rules": rules}, "unruly_guarded": {"x-roles": [CUSTOM]}}
+    home = make_home(
+        tmp_path_factory.mktemp("faces") / "home", packs=("unruly",), rows=rows, roles={CUSTOM: "committer"}
+    )
     stop = new_stop(tool=STOPPED, caller=None, upstream=None, reason="", since=0.0, until=None)
     Stops(home.path / "keys" / STOPS_FILE).add(stop)
     return home

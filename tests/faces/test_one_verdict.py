@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faces import speak
-from tests.faces.conftest import ASKED, RULED, STOPPED
+from tests.faces.conftest import ASKED, CUSTOM, RULED, STOPPED
 from tests.homes import PATIENCE_S, Home, Server, environment, make_home
 from tests.waiting import until
 
@@ -44,6 +44,36 @@ ROWS = {
         "unruly_admin",
         {},
         "builder",
+        (403, "auth_insufficient_role", None),
+        UNAUTHORIZED,
+        (200, 200, "AUTH_INSUFFICIENT_ROLE"),
+        5,
+    ),
+    "custom role": Row(
+        "unruly_guarded", {"mode": "special"}, CUSTOM, (200, None, None), (200, None, None), (200, 200, None), 0
+    ),
+    "custom role is not its base": Row(
+        "unruly_echo",
+        {},
+        CUSTOM,
+        (403, "auth_insufficient_role", None),
+        UNAUTHORIZED,
+        (200, 200, "AUTH_INSUFFICIENT_ROLE"),
+        5,
+    ),
+    "base is not its custom role": Row(
+        "unruly_guarded",
+        {},
+        "admin",
+        (403, "auth_insufficient_role", None),
+        UNAUTHORIZED,
+        (200, 200, "AUTH_INSUFFICIENT_ROLE"),
+        5,
+    ),
+    "argument of another base": Row(
+        "unruly_guarded",
+        {"receipt": "x"},
+        CUSTOM,
         (403, "auth_insufficient_role", None),
         UNAUTHORIZED,
         (200, 200, "AUTH_INSUFFICIENT_ROLE"),
@@ -216,7 +246,7 @@ def test_d18_what_is_not_served_says_so_in_its_details(
     assert (found, body["details"], body["error"]["details"]) == (status, {"reason": reason}, {"reason": reason})
 
 
-@pytest.mark.parametrize("role", ["builder", "admin"])
+@pytest.mark.parametrize("role", ["builder", "admin", CUSTOM])
 def test_over_stdio(home: Home, role: str) -> None:
     with speak.stdio(home, role) as peer:
         for row in ROWS.values():

@@ -269,7 +269,7 @@ EXPOSED = {
     "another version": lambda path: path.write_text('{"version": 2, "keys": []}'),
     "keys that are not a list": lambda path: path.write_text('{"version": 1, "keys": {}}'),
     "a key that is not an object": lambda path: path.write_text('{"version": 1, "keys": [1]}'),
-    "an unknown role": lambda path: path.write_text(path.read_text().replace('"admin"', '"root"')),
+    "a role that no policy can name": lambda path: path.write_text(path.read_text().replace('"admin"', '"Root 1"')),
     "a role that is not text": lambda path: path.write_text(path.read_text().replace('"admin"', "1")),
     "a short digest": lambda path: path.write_text(path.read_text().replace('"digest": "', '"digest": "0')),
     "an unknown field": lambda path: path.write_text(path.read_text().replace('"label"', '"lable"')),

@@ -10,7 +10,7 @@ import typer
 
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
-from toolgate.cli.options import Home, Json, RoleName, home_at, seconds_of
+from toolgate.cli.options import Home, Json, check_role, home_at, seconds_of
 from toolgate.errors import ExitCode
 from toolgate.gate.keys import KeyRing, check_label
 from toolgate.model.clock import rfc3339
@@ -26,7 +26,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def create(
-    role: Annotated[RoleName, typer.Option("--role", help="What the key may do; see the policy manifest.")],
+    role: Annotated[
+        str,
+        typer.Option("--role", help="builder, committer, admin, auditor, or a role of the policy manifest."),
+    ],
     label: Annotated[str, typer.Option("--label", help="A reminder of whose key this is.")] = "",
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="30d", help="Life of the key: 90m, 12h, 30d, 8w.")
@@ -36,14 +39,15 @@ def create(
 ) -> None:
     """Make a key. It is shown once: only its digest is kept."""
     settings, ring = _ring(home)
+    check_role(role, settings.paths.policy)
     until = _moment(expires)
-    about = {"role": role.value, "label": label, "expires": None if until is None else rfc3339(until)}
+    about = {"role": role, "label": label, "expires": None if until is None else rfc3339(until)}
     try:
         check_label(label)
     except ValueError as fault:
         raise typer.BadParameter(str(fault)) from None
     with recorded(settings, "keys.create", about) as found:
-        key, text = ring.create(role.value, label=label, expires=until)
+        key, text = ring.create(role, label=label, expires=until)
         found["id"] = key.id
     if json:
         output.answer_json({"id": key.id, "role": key.role, "key": text})

@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from toolgate.config import free_value, ignored_variables, load_settings, require_home
 from toolgate.errors import SettingsError, StartRefused
+from toolgate.model.call import ROLES
 from toolgate.settings import SPECS, Settings
 from toolgate.settings.spec import Spec
 
@@ -27,13 +27,6 @@ AlwaysJson = Annotated[bool, typer.Option("--json", help="Changes nothing: the a
 """For commands whose answer is JSON anyway, so that a program need not know which ones are."""
 _SET: Final = "set_"
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-class RoleName(StrEnum):
-    builder = "builder"
-    committer = "committer"
-    admin = "admin"
-    auditor = "auditor"
 
 
 class Flags(Struct, frozen=True):
@@ -56,6 +49,18 @@ def settings_at(home: Path | None) -> Settings:
 def home_at(home: Path | None) -> Settings:
     """For commands that read or change what is in a home. Raises: SettingsError: there is none."""
     return require_home(settings_at(home))
+
+
+def check_role(role: str, policy: Path | None) -> None:
+    """Raises: typer.BadParameter: no key can have this role. StartRefused: the policy cannot be read."""
+    if role in ROLES:
+        return
+    from toolgate.policy.bundle import load_decisions
+
+    known = [*ROLES, *sorted(load_decisions(policy)[0].roles)]
+    if role not in known:
+        named = ", ".join(repr(name) for name in known)
+        raise typer.BadParameter(f"{role[:64]!r} is not one of {named}", param_hint="--role")
 
 
 def seconds_of(span: str, option: str) -> int:

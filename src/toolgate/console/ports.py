@@ -58,6 +58,8 @@ class Ports(Struct, frozen=True):
     ledger: ActLog
     compute: Compute
     grants: Callable[[], Sequence[Grant]]
+    roles: Callable[[], Sequence[str]]
+    """Those that a key may have."""
     environment: Callable[[], tuple[str, tuple[str, ...]]]
     ready: Callable[[], Awaitable[Mapping[str, bool]]]
     stores: Callable[[], Sequence[tuple[str, str, str]]]

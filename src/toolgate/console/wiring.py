@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from toolgate.console.ports import PackPanel, Ports
 from toolgate.console.site import Console
 from toolgate.ledger.files import KEY_FILE, LOG_PATH, derived_key
+from toolgate.model.call import ROLES
 from toolgate.model.threads import Lazy
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def console_of(app: App) -> Console:
         ledger=app.ledger,
         compute=powers.compute_for("console"),
         grants=lambda: app.rules.permits.all(),  # noqa: PLW0108 (the rules of then, not of now)
+        roles=lambda: (*ROLES, *sorted(app.rules.permits.bases)),
         environment=powers.environment,
         ready=app.ready,
         stores=partial(_stores, app),

@@ -184,7 +184,10 @@ _TOLD: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
 
 
 class Permits:
-    def __init__(self, grants: Iterable[Grant]) -> None:
+    """`bases`: the deployment's own roles, and the built-in role that each was made of."""
+
+    def __init__(self, grants: Iterable[Grant], bases: Mapping[str, str] | None = None) -> None:
+        self.bases = bases or {}
         self._by_name = {grant.tool.name: grant for grant in sorted(grants, key=lambda grant: grant.tool.name)}
         self._name_by_id = {grant.tool_id: grant.tool.name for grant in self._by_name.values() if not grant.tool.row}
 

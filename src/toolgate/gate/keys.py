@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 from time import sleep
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from toolgate.atomic_file import replace_file
 from toolgate.errors import Ending, Refusal, StartRefused
 from toolgate.model import strictjson
-from toolgate.model.call import ROLES, Caller, Role
+from toolgate.model.call import ROLE_NAME, Caller
 from toolgate.model.clock import Clock, SystemClock, from_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Key(Struct, frozen=True):
     """One stored key: everything but the secret."""
 
     id: str
-    role: Role
+    role: str
     label: str
     digest: bytes
     created: float
@@ -163,7 +163,7 @@ class KeyRing:
             raise KeyFileFault(loaded.fault)
         return list(loaded.keys.values())
 
-    def create(self, role: Role, *, label: str = "", expires: float | None = None) -> tuple[Key, str]:
+    def create(self, role: str, *, label: str = "", expires: float | None = None) -> tuple[Key, str]:
         """A new key and its full text, which exists nowhere else.
 
         Raises: KeyFileFault. ValueError: the label. Side effects: replaces the key file.
@@ -308,13 +308,13 @@ def _parse_row(row: Any) -> Key:
     if not isinstance(row, dict) or row.keys() != _FIELDS:
         raise ValueError("not the fields of a key")
     texts = [row[name] for name in ("id", "role", "label", "digest")]
-    if not all(isinstance(text, str) for text in texts) or row["role"] not in ROLES:
+    if not all(isinstance(text, str) for text in texts) or not ROLE_NAME.fullmatch(row["role"]):
         raise ValueError("not the values of a key")
     if not re.fullmatch(r"[0-9a-f]{12}", row["id"]) or not re.fullmatch(r"[0-9a-f]{64}", row["digest"]):
         raise ValueError("not an id and a digest")
     return Key(
         id=row["id"],
-        role=cast("Role", row["role"]),
+        role=row["role"],
         label=row["label"],
         digest=bytes.fromhex(row["digest"]),
         created=from_rfc3339(row["created"]),

@@ -18,6 +18,8 @@ CALLING_ROLES: Final[tuple[Role, ...]] = ("builder", "committer", "admin")
 """Those that the policy can give a tool to."""
 ROLES: Final[tuple[Role, ...]] = (*CALLING_ROLES, "auditor")
 """An auditor reads records and proofs, and calls no tool: no policy can give it one."""
+ROLE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+"""Of a role that a deployment's policy adds."""
 Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
@@ -26,8 +28,15 @@ class Caller(Struct, frozen=True):
     """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
 
     key_id: str
-    role: Role
+    role: str
     label: str = ""
+    base: str = ""
+    """Of a custom role, for a handler: the role that it was made of."""
+
+    @property
+    def acts_as(self) -> str:
+        """The role that code which only knows the built-in ones goes by."""
+        return self.base or self.role
 
 
 class Wire(Struct, frozen=True):

@@ -37,7 +37,7 @@ def _compiled(row: ManifestRow, tool: Tool, manifest: Manifest) -> CallRules:
             f"row {row.name}: x-rules are for tools.\nRemove them: a role decides about prompts and resources."
         )
     try:
-        checker = RuleChecker(tool.input_schema, ROLES)
+        checker = RuleChecker(tool.input_schema, (*ROLES, *manifest.roles))
     except ImportError:
         raise StartRefused(
             f"row {row.name} has rules, and what judges them is not installed.\nRun: pip install 'toolgate[rules]'"
@@ -53,4 +53,6 @@ def _compiled(row: ManifestRow, tool: Tool, manifest: Manifest) -> CallRules:
             ) from None
     about = {"rules": [rule.as_json() for rule in row.rules], "roles": sorted(row.roles), "tier": row.tier}
     about |= {"input": tool.input_schema, "effect": tool.effect}
+    if bases := manifest.bases(row):
+        about["bases"] = bases
     return replace(checker.compile(row.rules), digest=sha256(strictjson.dumps_sorted(about)).hexdigest())

@@ -101,7 +101,7 @@ def build(packs: Iterable[Pack], manifest: Manifest, adrs: Mapping[str, Adr]) ->
 def tool_entries(packs: Iterable[Pack], manifest: Manifest) -> list[dict[str, Any]]:
     """What the contract says about each tool that has a row, before anything is digested."""
     return [
-        _tool_entry(pack.name, tool, manifest.rows[tool.name])
+        _tool_entry(pack.name, tool, manifest.rows[tool.name], manifest)
         for pack in packs
         for tool in offered(pack)
         if tool.name in manifest.rows and tool.foreign is None  # an adopted tool is locked by its pin
@@ -133,12 +133,14 @@ def assemble(
     return contract | {"digest": digest(contract)}
 
 
-def _tool_entry(pack: str, tool: Tool, row: ManifestRow) -> dict[str, Any]:
+def _tool_entry(pack: str, tool: Tool, row: ManifestRow, manifest: Manifest) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if tool.asks:
         more["asks"] = sorted(row.asks & set(tool.asks))
     if row.rules:
         more["rules"] = [rule.as_json() for rule in row.rules]
+    if bases := manifest.bases(row):
+        more["roleBases"] = bases
     if tool.kind == "resource":
         more["uri"] = tool.offer.uri
     return more | {

@@ -155,7 +155,18 @@ def _rules(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any
             yield "breaking", f"rule:{name}", f"rule {name} is {'different' if name in was else 'new'}"
 
 
-_ABSENT: Final[Mapping[str, Any]] = {"asks": (), "rules": ()}
+def _role_bases(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    """Roles that come or go are told as roles; one that is made of another may do other things than it could."""
+    for role in sorted(before.keys() & after.keys()):
+        if before[role] != after[role]:
+            yield (
+                "breaking",
+                f"role-base:{role}",
+                f"role {role} was made of {before[role]} and is made of {after[role]}",
+            )
+
+
+_ABSENT: Final[Mapping[str, Any]] = {"asks": (), "rules": (), "roleBases": {}}
 """What an entry says that does not say it."""
 _FIELDS: Final[Mapping[str, _Judge]] = {
     "name": _words("name", "breaking"),
@@ -167,6 +178,7 @@ _FIELDS: Final[Mapping[str, _Judge]] = {
     "x-tier": _tier,
     "x-adr": _words("adr", "widening"),
     "roles": _members("role"),
+    "roleBases": _role_bases,
     "argumentRoles": _argument_roles,
     "effect": _effect,
     "deadlineSeconds": _deadline,

@@ -6,7 +6,7 @@ The packaged manifest is the default. A deployment's own replaces it wholly but 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from toolgate.errors import StartRefused
 from toolgate.kit.conditions.rules import RuleKind, RuleText
 from toolgate.model import strictjson
+from toolgate.model.call import CALLING_ROLES, ROLES
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -89,6 +90,20 @@ class Manifest(Struct, frozen=True):
     """Tools that a deployment holds to a lower tier than they were written for: the floor clamps what they say."""
     source: str = MANIFEST_FILE
     """Where it was read."""
+    roles: Mapping[str, str] = {}
+    """Roles of the deployment: name -> the built-in role that it was made of."""
+
+    def base_of(self, role: str) -> str:
+        return self.roles.get(role, role)
+
+    def bases(self, row: ManifestRow) -> dict[str, str]:
+        """Of the custom roles that hold this tool."""
+        return {role: self.roles[role] for role in sorted(row.roles & self.roles.keys())}
+
+    @property
+    def calling_roles(self) -> tuple[str, ...]:
+        """Every role that a row may name."""
+        return (*CALLING_ROLES, *sorted(self.roles))
 
 
 def default_file(name: str) -> Traversable:
@@ -114,10 +129,11 @@ def _with_lines(manifest: Manifest, place: Path | Traversable) -> Manifest:
     return replace(manifest, rows=rows)
 
 
-def _line_of(text: str, row: str, rule: str) -> int:
-    """0: not where one would look."""
-    begins = re.search(rf'"name"\s*:\s*"{re.escape(row)}"', text)
-    found = begins and re.compile(rf'"name"\s*:\s*"{re.escape(rule)}"').search(text, begins.end())
+def _line_of(text: str, row: str, rule: str | None = None) -> int:
+    """Of a row, or of a rule in it. 0: not where one would look."""
+    found = re.search(rf'"name"\s*:\s*"{re.escape(row)}"', text)
+    if found and rule is not None:
+        found = re.compile(rf'"name"\s*:\s*"{re.escape(rule)}"').search(text, found.end())
     return text.count("\n", 0, found.start()) + 1 if found else 0
 
 
@@ -148,6 +164,7 @@ def parse_manifest(content: Any, source: str) -> Manifest:
     ]
     if faults:
         raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults) + ".\nMend these places.")
+    roles = _custom_roles(content.get("roles", ()), source)
     rows: dict[str, ManifestRow] = {}
     for item in content["tools"]:
         row = _row(item)
@@ -155,9 +172,46 @@ def parse_manifest(content: Any, source: str) -> Manifest:
             raise StartRefused(f"{source} has two rows for {row.name}.\nKeep one.")
         if len({rule.name for rule in row.rules}) != len(row.rules):
             raise StartRefused(f"{source}: row {row.name} has two rules of one name.\nRename one.")
+        _check_known(row, roles, source)
         rows[row.name] = row
     deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
-    return Manifest(content["version"], rows, deprecations, source=source)
+    return Manifest(content["version"], rows, deprecations, source=source, roles=roles)
+
+
+def _custom_roles(items: Iterable[Mapping[str, str]], source: str) -> dict[str, str]:
+    """Raises: StartRefused: a name is taken."""
+    roles: dict[str, str] = {}
+    for item in items:
+        name = item["name"]
+        if name in ROLES or name in roles:
+            whose = "is Toolgate's own" if name in ROLES else "is declared twice"
+            raise StartRefused(f"{_place(source, name)}: role {name} {whose}.\nGive it another name.")
+        roles[name] = item["base"]
+    return roles
+
+
+def _check_known(row: ManifestRow, roles: Mapping[str, str], source: str) -> None:
+    """Raises: StartRefused: a row names a role that is nowhere declared."""
+    unknown = sorted(row.roles.difference(CALLING_ROLES, roles))
+    if not unknown:
+        return
+    place, name = _place(source, row.name), unknown[0]
+    if name in ROLES:
+        raise StartRefused(f"{place}: row {row.name}: {name} calls no tool.\nRemove the role.")
+    raise StartRefused(
+        f"{place}: row {row.name}: there is no role {name}.\n"
+        f'Use {", ".join([*CALLING_ROLES, *sorted(roles)])}, or declare it: "roles": [{{"name": "{name}", "base": "builder"}}].'
+    )
+
+
+def _place(source: str, name: str) -> str:
+    """`FILE, line N`, where the file says this name; without the line where it cannot be found."""
+    try:
+        text = Path(source).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return source
+    line = _line_of(text, name)
+    return f"{source}, line {line}" if line else source
 
 
 def _row(item: Mapping[str, Any]) -> ManifestRow:
@@ -212,8 +266,9 @@ _FIXES: Final = {
 def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None = None) -> Manifest:
     """A deployment's own manifest in place of the default, if it asks for nothing more.
 
-    It may leave rows out, take roles away and lower a tier. Rows for tools that the default does not know (a stranger's
-    pack) are experimental, unless they name an ADR that is accepted in the deployment's own directory (`own_adrs`).
+    It may leave rows out, take roles away and lower a tier. A role of its own may stand where the default has that role's
+    base. Rows for tools that the default does not know (a stranger's pack) are experimental, unless they name an ADR that is
+    accepted in the deployment's own directory (`own_adrs`).
 
     Raises: StartRefused: names the row that asks for more.
     """
@@ -222,28 +277,24 @@ def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None 
         if base is None:
             _check_new(row, default, own_adrs or {})
         else:
-            _check_narrower(base, row)
+            _check_narrower(base, row, own)
     demoted = {name for name, row in own.rows.items() if name in default.rows and row.tier != default.rows[name].tier}
     withdrawn = default.rows.keys() - own.rows.keys()
     return replace(own, withdrawn=frozenset(withdrawn), demoted=frozenset(demoted))
 
 
-def _check_narrower(base: ManifestRow, row: ManifestRow) -> None:
+def _check_narrower(base: ManifestRow, row: ManifestRow, own: Manifest) -> None:
     if row.effect is not None:
         raise StartRefused(f"row {row.name}: x-effect is for tools of upstreams; this one's code says it.\nRemove it.")
     if row.tier == "authoritative" and base.tier != "authoritative":
         raise StartRefused(
             f"row {row.name}: the packaged policy holds it experimental.\nA deployment may only lower a tier."
         )
-    added = sorted(row.roles - base.roles)
-    if added:
-        raise StartRefused(
-            f"row {row.name}: {', '.join(added)} does not hold it by the packaged policy.\nRemove the role."
-        )
+    _check_roles(base, row, own)
     if row.asks - base.asks:
         raise StartRefused(f"row {row.name}: x-asks allows more than the packaged policy.\nRemove what it adds.")
-    own = {rule.name: rule.as_json() for rule in row.rules}
-    missing = [rule.name for rule in base.rules if own.get(rule.name) != rule.as_json()]
+    there = {rule.name: rule.as_json() for rule in row.rules}
+    missing = [rule.name for rule in base.rules if there.get(rule.name) != rule.as_json()]
     if missing:
         raise StartRefused(
             f"row {row.name}: the packaged rule {', '.join(missing)} is missing or different.\n"
@@ -255,6 +306,28 @@ def _check_narrower(base: ManifestRow, row: ManifestRow) -> None:
         raise StartRefused(
             f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.\nName that one, or none."
         )
+
+
+def _check_roles(base: ManifestRow, row: ManifestRow, own: Manifest) -> None:
+    """Raises: StartRefused: somebody would hold the tool who does not by the packaged policy."""
+    added = sorted(role for role in row.roles if own.base_of(role) not in base.roles)
+    if added:
+        raise StartRefused(
+            f"{_place(own.source, row.name)}: row {row.name}: {_with_bases(added, own)} does not hold it by the packaged "
+            "policy.\nRemove the role."
+        )
+    by_role = [rule.name for rule in base.rules if "caller.role" in rule.when]
+    custom = sorted(row.roles & own.roles.keys())
+    if custom and by_role:
+        raise StartRefused(
+            f"{_place(own.source, row.name)}: row {row.name}: the packaged rule {by_role[0]} goes by the caller's role, and "
+            f"does not know {custom[0]}.\nRemove the role."
+        )
+
+
+def _with_bases(names: Iterable[str], own: Manifest) -> str:
+    """`builder, releaser (made of committer)`."""
+    return ", ".join(f"{name} (made of {own.roles[name]})" if name in own.roles else name for name in names)
 
 
 def _check_new(row: ManifestRow, default: Manifest, own_adrs: Mapping[str, Adr]) -> None:

@@ -17,7 +17,6 @@ from toolgate.errors import StartRefused
 from toolgate.model.call import Caller
 
 if TYPE_CHECKING:
-    from toolgate.model.call import Role
     from toolgate.model.tool import Result
     from toolgate.settings import Settings
 
@@ -41,7 +40,7 @@ def show(client: str, role: str, settings: Settings, *, write: bool, json: bool)
     """Raises: StartRefused."""
     if client not in FILES:
         raise typer.BadParameter(f"there is a file of instructions for {', '.join(FILES)}", param_hint="--instructions")
-    text = guidance(settings, cast("Role", role))
+    text = guidance(settings, role)
     file = Path(FILES[client])
     if write:
         _put(file, text, _HEADS.get(client, ""))
@@ -54,7 +53,7 @@ def show(client: str, role: str, settings: Settings, *, write: bool, json: bool)
         output.note(f"Put this into {file}, or let --write do it.")
 
 
-def guidance(settings: Settings, role: Role) -> str:
+def guidance(settings: Settings, role: str) -> str:
     """What the guide of a pack says to a caller of this role. Raises: StartRefused."""
     from toolgate.ruleset import read_rules
 

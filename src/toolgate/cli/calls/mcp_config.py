@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Home, Json, RoleName, home_at, settings_at
+from toolgate.cli.options import Home, Json, check_role, home_at, settings_at
 from toolgate.model import strictjson
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def mcp_config(
     write: Annotated[
         bool, typer.Option("--write", help="With --instructions: put it into the client's file here, between marks.")
     ] = False,
-    role: Annotated[
-        RoleName, typer.Option("--role", help="With --instructions: whose tools it names.")
-    ] = RoleName.builder,
+    role: Annotated[str, typer.Option("--role", help="With --instructions: whose tools it names.")] = "builder",
     home: Home = None,
     json: Json = False,
 ) -> None:
@@ -86,7 +84,9 @@ def mcp_config(
     if instructions:
         from toolgate.cli.calls.instructions import show
 
-        show(client.value, role.value, settings_at(home), write=write, json=json)
+        settings = settings_at(home)
+        check_role(role, settings.paths.policy)
+        show(client.value, role, settings, write=write, json=json)
         return
     over_http = client is not McpClient.claude_desktop if http is None else http
     if over_http and client is McpClient.claude_desktop:

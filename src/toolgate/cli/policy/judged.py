@@ -17,6 +17,7 @@ from toolgate.model.call import Caller
 from toolgate.model.clock import from_rfc3339
 from toolgate.model.offers import offered
 from toolgate.policy.conditions import compile_rules
+from toolgate.policy.roles import with_custom_roles
 
 if TYPE_CHECKING:
     from toolgate.kit.conditions.rules import CallRule, CallRules
@@ -61,7 +62,9 @@ class Judge:
     def __init__(self, packs: Iterable[Pack], manifest: Manifest) -> None:
         packs = tuple(packs)
         self.rows: Mapping[str, ManifestRow] = manifest.rows
-        self.tools: Mapping[str, Tool] = {tool.name: tool for pack in packs for tool in offered(pack)}
+        self.tools: Mapping[str, Tool] = {
+            tool.name: with_custom_roles(tool, manifest.roles) for pack in packs for tool in offered(pack)
+        }
         self.rules: Mapping[str, CallRules] = compile_rules(packs, manifest)
         self._names = {tool.canonical_id: tool.name for tool in self.tools.values()}
 

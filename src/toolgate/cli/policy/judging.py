@@ -21,7 +21,7 @@ from toolgate.ledger import LOG_PATH
 from toolgate.ledger.reading import query
 from toolgate.ledger.reading.query import Filter, parse_since
 from toolgate.model import strictjson
-from toolgate.model.call import Caller
+from toolgate.model.call import ROLES, Caller
 from toolgate.model.clock import from_rfc3339
 from toolgate.policy import bundle
 
@@ -76,7 +76,9 @@ def explain(
     """Say how the policy decides about one call, and which rule does. Exits as `toolgate call` would."""
     state = read_policy_state(home)
     judge = Judge(state.packs, state.manifest)
-    found = judge.call(tool, Caller("example", role, label), _arguments(args), environment, time.time())  # type: ignore[arg-type]  # any role
+    if role not in (*ROLES, *state.manifest.roles):
+        output.note(f"The policy has no role {role}.")
+    found = judge.call(tool, Caller("example", role, label), _arguments(args), environment, time.time())
     if json:
         output.answer_json(found.as_json())
     else:

@@ -62,11 +62,20 @@ def show(
         output.fault(f"{tool} has no row in the policy manifest.\n`toolgate policy show` lists every row.")
         raise typer.Exit(ExitCode.UNKNOWN_TOOL)
     if json:
-        output.answer_json({"version": state.manifest.version, "tools": rows, "withdrawn": withdrawn})
+        output.answer_json(
+            {
+                "version": state.manifest.version,
+                "roles": dict(state.manifest.roles),
+                "tools": rows,
+                "withdrawn": withdrawn,
+            }
+        )
         return
     lines = [[row["name"], row["tier"], row["adr"] or "-", ",".join(row["roles"]), row["state"]] for row in rows]
     lines += [[name, "-", "-", "-", "withdrawn"] for name in withdrawn]
     output.table(["tool", "tier", "adr", "roles", "state"], lines)
+    if tool is None and state.manifest.roles:
+        output.table(["role", "made of"], [list(each) for each in sorted(state.manifest.roles.items())])
 
 
 def _told(row: ManifestRow, state: PolicyState) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from toolgate.cli.upstream.show import show_drift, show_inspection, show_tool
 from toolgate.errors import ExitCode, StartRefused
 from toolgate.kit.pins import approve as approved
 from toolgate.kit.pins import digest_of, pin_of
-from toolgate.model.call import CALLING_ROLES
 from toolgate.packs.upstream.scan import not_servable, shown
+from toolgate.policy.bundle import load_decisions
 
 if TYPE_CHECKING:
-    pass
+    from toolgate.settings import Settings
 
 app = typer.Typer()
 
@@ -45,7 +45,7 @@ def adopt(
 ) -> None:
     """Pin an upstream as it is now, and give its tools, prompts and resources to roles. In a terminal each is asked about."""
     settings = home_at(home)
-    policy, chosen_roles = policy_of(settings), _roles(roles)
+    policy, chosen_roles = policy_of(settings), _roles(roles, settings)
     inspected = inspect(settings, name)
     blocked = not_servable(inspected.findings)
     wanted = [offered for offered in sorted(inspected.offer.places()) if _matches(offered, tool)]
@@ -117,7 +117,7 @@ def approve(
         write_pin(policy, fresh)
         keep_rows(policy, name, names.values())
         if roles is not None:
-            set_rows(policy, name, dict.fromkeys(added, _roles(roles)))
+            set_rows(policy, name, dict.fromkeys(added, _roles(roles, settings)))
     unserved = f" New and not served without --roles: {', '.join(added)}." if added and roles is None else ""
     told = {"approved": name, "pin": fresh.digest, "before": pin.digest, "changed": True, "new": added}
     report(json, told, f"approved {name}.{unserved} A running server takes it over: toolgate reload.")
@@ -130,9 +130,9 @@ def _counted(names: Collection[str]) -> str:
     return ", ".join([f"{kinds['tool']} tools", *others])
 
 
-def _roles(text: str) -> list[str]:
+def _roles(text: str, settings: Settings) -> list[str]:
     words = [word.strip() for word in text.split(",") if word.strip()]
-    known = list(CALLING_ROLES)
+    known = load_decisions(settings.paths.policy)[0].calling_roles
     if not words or any(word not in known for word in words):
         raise typer.BadParameter(f"give one or more of {', '.join(known)}", param_hint="--roles")
     return [role for role in known if role in words]

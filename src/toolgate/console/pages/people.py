@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from toolgate.console.acts import Acts
 from toolgate.console.pages.shared import ConsolePage
 from toolgate.gate.keys import check_label
-from toolgate.model.call import ROLES, Role
 from toolgate.model.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def people(desk: Desk, *, made: Mapping[str, str] | None = None, fault: str = ""
     values: dict[str, Any] = {
         "rows": rows,
         "more": max(0, len(keys) - MOST),
-        "roles": ROLES,
+        "roles": desk.ports.roles(),
         "lives": list(_LIVES),
         "made": made,
         "fault": fault,
@@ -57,7 +56,7 @@ def people(desk: Desk, *, made: Mapping[str, str] | None = None, fault: str = ""
 def create(desk: Desk, acts: Acts) -> ConsolePage:
     form = desk.visit.form
     role, label, life = form.get("role", ""), form.get("label", "").strip(), form.get("life", "")
-    if role not in ROLES or life not in _LIVES:
+    if role not in desk.ports.roles() or life not in _LIVES:
         return people(desk, fault="Choose a role and a life for the key.", status=400)
     try:
         check_label(label)
@@ -67,13 +66,9 @@ def create(desk: Desk, acts: Acts) -> ConsolePage:
     until = None if seconds is None else desk.now + seconds
     about = {"role": role, "label": label, "expires": None if until is None else rfc3339(until)}
     with acts.recorded("keys.create", about) as found:
-        key, text = desk.ports.keys.create(_role(role), label=label, expires=until)
+        key, text = desk.ports.keys.create(role, label=label, expires=until)
         found["id"] = key.id
     return people(desk, made={"id": key.id, "role": key.role, "text": text})
-
-
-def _role(text: str) -> Role:
-    return next(role for role in ROLES if role == text)
 
 
 def revoke(desk: Desk, acts: Acts, key_id: str) -> str:

@@ -189,7 +189,11 @@ async def _breaker(ctx: Context, analysis: Analysis) -> Breaker:
     limit, now = int(ctx.settings.get("blocks_per_hour", 0)), _now(ctx)
     if not limit or analysis.threshold_decision != "block":
         return Breaker(limit)
-    repository, digest, counts = analysis.origin.repository, analysis.report_digest, ctx.caller.role in COUNTING_ROLES
+    repository, digest, counts = (
+        analysis.origin.repository,
+        analysis.report_digest,
+        ctx.caller.acts_as in COUNTING_ROLES,
+    )
 
     def work(kept: FalsePositives) -> int:
         before = kept.blocked_this_hour(repository, now)

@@ -349,7 +349,7 @@ def _receipt_path(ctx: Context, args: Mapping[str, Any], url: str) -> str | None
     if "receipt" in args:
         return str(args["receipt"])
     name = _last_segment(url)
-    if ctx.caller.role not in WRITERS or name is None:
+    if ctx.caller.acts_as not in WRITERS or name is None:
         return None
     try:
         return _free_receipt(ctx, name) if ctx.files.is_file(f"{name}/index.html") else None
