@@ -101,8 +101,8 @@ def test_p2_what_a_change_must_pass_sees_no_variable_of_the_machine(machine: Pat
     assert [re.sub(r" PYTHON=\S+", "", line) for line in asked] == [
         "make check",
         "make notice",
-        "make test-all",
-        "make guard",
+        "make test-all REPEAT=3",
+        "make guard REPEAT=3",
         "make bench-quick",
     ]
 

@@ -30,11 +30,12 @@ def test_the_rule_tables_name_every_rule_with_its_exit_code(text: str) -> None:
 
 
 def test_the_rows_of_the_policy_guide_are_real() -> None:
-    row, ruled, deprecation = re.findall(r"```json\n(.*?)```", POLICY_GUIDE, re.DOTALL)
+    row, roles, ruled, deprecation = re.findall(r"```json\n(.*?)```", POLICY_GUIDE, re.DOTALL)
     example = json.loads(row)
     found = parse_manifest({"version": "1.0.0", "tools": [example], **json.loads("{" + deprecation + "}")}, "guide")
     assert found.rows == {example["name"]: load_manifest(None).rows[example["name"]]}
     assert found.deprecations[0].what == "argument:path"
+    assert parse_manifest({"version": "1.0.0", "tools": [], **json.loads("{" + roles + "}")}, "guide").roles
     assert parse_manifest({"version": "1.0.0", "tools": [json.loads(ruled)]}, "guide").rows["git_push"].rules
 
 
