@@ -215,7 +215,7 @@ def stdio(home: Home, role: str = "admin", *flags: str) -> Iterator[Stdio]:
 
 def command_line(home: Home, tool: str, arguments: Any, key: str | None, server: Server | None = None) -> Heard:
     """`toolgate call`: exit code, and its JSON."""
-    command = home.command("call", tool, "--args", json.dumps(arguments), "--json")
+    command = home.command("call", tool, "--args", json.dumps(arguments), "--json", "--no-wait")
     if server is not None:
         command += ["--url", str(server.ready["url"])]
     env = environment() if key is None else environment(TOOLGATE_API_KEY=key)

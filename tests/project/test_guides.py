@@ -107,7 +107,7 @@ cd policy
 sed -i.old 's/"name": "dummy_experimental",/&"x-rules": [{"name": "ask", "require-approval": "true"}],/' mcp-tools.policy.json
 cd ..
 toolgate contract build
-TOOLGATE_API_KEY="$(toolgate keys create --role builder --label ci)" toolgate call dummy_experimental || test $? -eq 11
+TOOLGATE_API_KEY="$(toolgate keys create --role builder --label ci)" toolgate call dummy_experimental --no-wait || test $? -eq 11
 """
 OLDER_LOCK = """
 sed -i.old '/"NOT_VERIFIED"/d' policy/mcp-contract.json

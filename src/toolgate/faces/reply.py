@@ -58,13 +58,13 @@ def message_of(answer: Answer) -> str:
 
 
 def verdict_headers(answer: Answer, status: int) -> Headers:
-    """Headers that HTTP demands beside some statuses (RFC 9110: 401, 405, 429, 503)."""
+    """Headers that HTTP demands beside some statuses (RFC 9110: 401, 405, 429, 503), and when to ask again after a 202."""
     if status == 401:
         return (_CHALLENGE,)
     if status == 405:
         return (_ALLOW_POST,)
     waits = answer.ending in (Ending.TOO_MANY, Ending.TOO_FAST, Ending.UPSTREAM_DOWN)
-    if waits or (status == 503 and answer.retry_after_s):
+    if waits or (status in (202, 503) and answer.retry_after_s):
         return ((b"retry-after", str(answer.retry_after_s or RETRY_AFTER_S).encode()),)
     return ()
 

@@ -10,10 +10,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from msgspec import Struct
 
 from toolgate.cli import output
 from toolgate.cli.calls.face import CallMessage
+from toolgate.cli.calls.waiting import CallAnswer, PersonWait
 from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
 from toolgate.config import read_secret
 from toolgate.errors import VERDICTS, Ending, ExitCode, Refusal
@@ -23,6 +23,7 @@ from toolgate.model.call import IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from toolgate.app import App
     from toolgate.settings import Settings
 
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
@@ -33,17 +34,8 @@ EXIT_CODES: Final = {(verdict.mrt_status, verdict.mrt_code): verdict.exit_code f
 """What a status and an error code over HTTP mean for the exit code: the same table, read from the other side."""
 
 
-class CallAnswer(Struct, frozen=True):
-    """An answer as either way gives it."""
-
-    body: dict[str, Any]
-    exit_code: int
-    text: str | None = None
-    """A sentence for people that the body does not carry."""
-
-
 @with_settings_flags
-def call(
+def call(  # noqa: PLR0917 (typer reads the options from the signature)
     flags: Flags,
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="As `toolgate tools list` shows it.")],
     pairs: Annotated[
@@ -70,12 +62,15 @@ def call(
             help="Names this call: the same call under the same key does not run again, and gets the same answer.",
         ),
     ] = None,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Do not wait for a person who must approve the call: exit 11 at once.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Call a tool and print its answer.
+    """Call a tool and print its answer. If a person must approve the call, wait for that.
 
-    Exit codes: 0 ok, 1 the tool said no or failed, 5 key or role, 6 no such tool, 7 too many calls, 8 arguments,
-    9 log, store or server not available, 10 it may have run; otherwise the tool's own.
+    Exit codes: 0 ok, 1 the tool said no or failed, 5 key, role or rule, 6 no such tool, 7 too many calls, 8 arguments,
+    9 log, store or server not available, 10 it may have run, 11 a person must approve it; otherwise the tool's own.
     """
     if not all(_is_text(word) for word in [tool, *(pairs or [])]):
         raise _wrong("the command line is not UTF-8 text.", "Check the terminal's encoding.")
@@ -86,7 +81,10 @@ def call(
     if idempotency_key is not None and not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
         raise typer.BadParameter("give 1 to 255 visible ASCII characters", param_hint="--idempotency-key")
     message = CallMessage(tool, arguments, idempotency_key)
-    told = _over_http(where, credential, message) if where else _in_process(flags.load(), credential, message)
+    wait = PersonWait(is_wanted=not no_wait, shows=not json)
+    told = (
+        _over_http(where, credential, message, wait) if where else _in_process(flags.load(), credential, message, wait)
+    )
     if json:
         output.answer_json(told.body)
     else:
@@ -156,28 +154,60 @@ def _wrong(fault: str, fix: str) -> Refusal:
     return Refusal(Ending.BAD_ARGUMENTS, f"{fault}\n{fix}")
 
 
-def _in_process(settings: Settings, credential: bytes | None, message: CallMessage) -> CallAnswer:
+def _in_process(settings: Settings, credential: bytes | None, message: CallMessage, wait: PersonWait) -> CallAnswer:
     import asyncio
 
-    return asyncio.run(_carry(settings, credential, message))
+    return asyncio.run(_carry_until_decided(settings, credential, message, wait))
 
 
-async def _carry(settings: Settings, credential: bytes | None, message: CallMessage) -> CallAnswer:
+async def _carry_until_decided(
+    settings: Settings, credential: bytes | None, message: CallMessage, wait: PersonWait
+) -> CallAnswer:
+    import asyncio
+
     from toolgate.app import build
-    from toolgate.cli.calls.face import CliFace
-    from toolgate.gate.arrival import Arrival
 
     require_workspace(settings)
-    app, face = build(settings), CliFace(settings.limits.text_bytes)
+    app = build(settings)
     try:
-        reply = await app.road.carry(Arrival(face, "stdio", credential, message=message))
-        body = strictjson.loads(reply.body, max_bytes=MAX_BODY_BYTES, max_values=None)
-        return CallAnswer(body, face.exit_code, face.text)
+        told = await _carry(app, credential, message)
+        while wait.goes_on(told):
+            try:
+                for seconds in wait.ticks(told):
+                    await asyncio.sleep(seconds)
+            except asyncio.CancelledError:  # so an interrupt arrives here; nothing of the call is under way
+                return told
+            told = await _carry(app, credential, message)
+        return told
     finally:
         await app.close()
 
 
-def _over_http(url: str, credential: bytes | None, message: CallMessage) -> CallAnswer:
+async def _carry(app: App, credential: bytes | None, message: CallMessage) -> CallAnswer:
+    from toolgate.cli.calls.face import CliFace
+    from toolgate.gate.arrival import Arrival
+
+    face = CliFace(app.settings.limits.text_bytes)
+    reply = await app.road.carry(Arrival(face, "stdio", credential, message=message))
+    body = strictjson.loads(reply.body, max_bytes=MAX_BODY_BYTES, max_values=None)
+    return CallAnswer(body, face.exit_code, face.text, dict(reply.headers).get(b"retry-after", b""))
+
+
+def _over_http(url: str, credential: bytes | None, message: CallMessage, wait: PersonWait) -> CallAnswer:
+    from time import sleep
+
+    told = _sent(url, credential, message)
+    while wait.goes_on(told):
+        try:
+            for seconds in wait.ticks(told):
+                sleep(seconds)
+        except KeyboardInterrupt:
+            return told
+        told = _sent(url, credential, message)
+    return told
+
+
+def _sent(url: str, credential: bytes | None, message: CallMessage) -> CallAnswer:
     """One POST to the dispatch face. Redirects are not followed: the key is meant for this address only."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
     from urllib.parse import urlsplit
@@ -198,7 +228,7 @@ def _over_http(url: str, credential: bytes | None, message: CallMessage) -> Call
         connection.request("POST", f"{parts.path.rstrip('/')}/mrt_dispatch", body, headers)  # type: ignore[arg-type]  # bytes work
         reply = connection.getresponse()
         told = strictjson.loads(reply.read(MAX_BODY_BYTES + 1), max_bytes=MAX_BODY_BYTES, max_values=None)
-        return CallAnswer(told, _exit_code(reply.status, told))
+        return CallAnswer(told, _exit_code(reply.status, told), None, reply.getheader("Retry-After", "").encode())
     except (OSError, HTTPException) as fault:
         reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else type(fault).__name__
         raise Refusal(
