@@ -33,6 +33,15 @@ TIMEOUT_S: Final = 630.0
 EXIT_CODES: Final = {(verdict.mrt_status, verdict.mrt_code): verdict.exit_code for verdict in VERDICTS.values()}
 """What a status and an error code over HTTP mean for the exit code: the same table, read from the other side."""
 
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        metavar="TEXT",
+        help="Names this call: the same call under the same key does not run again, and gets the same answer.",
+    ),
+]
+
 
 @with_settings_flags
 def call(  # noqa: PLR0917 (typer reads the options from the signature)
@@ -54,14 +63,7 @@ def call(  # noqa: PLR0917 (typer reads the options from the signature)
         str | None,
         typer.Option("--key", help="Better: TOOLGATE_API_KEY or TOOLGATE_API_KEY_FILE, which no process list shows."),
     ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            "--idempotency-key",
-            metavar="TEXT",
-            help="Names this call: the same call under the same key does not run again, and gets the same answer.",
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Do not wait for a person who must approve the call: exit 11 at once.")
     ] = False,
