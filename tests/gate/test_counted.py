@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.homes import PATIENCE_S
 from tests.waiting import until
 from toolgate.errors import Ending, Refusal
-from toolgate.gate.counted import CountTable, TableRate, TableSlots, make_table
+from toolgate.gate.counted import LEASE_S, CountTable, TableRate, TableSlots, make_table
 from toolgate.model.call import Caller
 
 PROCESSES = 4
@@ -83,6 +84,54 @@ def test_a_rate_is_one_for_all_processes(tables: list[CountTable]) -> None:
     assert passed == 5
     rates[3].take(BEN, 100.0)
     rates[2].take(ANN, 112.0)
+
+
+def test_a_fast_rate_never_lets_more_through_than_one_process_would(tables: list[CountTable]) -> None:
+    """Calls of it are taken beforehand, so that is looked at in every stretch of time."""
+    per_minute, chance, now = 12_000, random.Random(4), 1000.0
+    rates = [TableRate(table, per_minute=per_minute) for table in tables]
+    passed: list[float] = []
+    while now < 1070.0:
+        now += chance.choice([0.0, 0.0, 0.0001, 0.001, 0.005]) * chance.random()
+        with suppress(Refusal):
+            chance.choice(rates).take(ANN, now)
+            passed.append(now)
+    assert len(passed) > 2 * per_minute
+    # As a bucket that drips: what is in it never exceeds a minute's worth.
+    level, before = 0.0, passed[0]
+    for second in passed:
+        level = max(0.0, level - (second - before) * per_minute / 60) + 1
+        before = second
+        assert level <= per_minute + 1e-3
+
+
+def test_what_was_taken_of_a_fast_rate_and_not_used_is_given_back(tables: list[CountTable]) -> None:
+    rates = [TableRate(table, per_minute=60_000) for table in tables]
+    for number in range(4000):  # a tenth of what it may
+        rates[number % PROCESSES].take(ANN, 1000.0 + number / 100)
+    place = tables[0].known("ann")
+    assert place is not None
+    assert tables[0].second(place) - 1039.99 < PROCESSES * LEASE_S + 1e-6
+
+
+def test_a_rate_that_is_lowered_holds_from_the_next_call_on(tables: list[CountTable]) -> None:
+    rate = TableRate(tables[0], per_minute=60_000)
+    rate.take(ANN, 100.0)
+    rate.limit(per_minute=1)
+    rate.take(ANN, 100.1)
+    with pytest.raises(Refusal) as refused:
+        rate.take(ANN, 100.1)
+    assert refused.value.ending is Ending.TOO_FAST
+
+
+def test_callers_of_whom_calls_were_taken_beforehand_are_forgotten_in_time(
+    tables: list[CountTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.LEASES", 8)
+    rate = TableRate(tables[0], per_minute=60_000)
+    for number in range(100):
+        rate.take(Caller(f"caller-{number}", "builder"), 100.0 + number)
+    assert len(rate._leases) <= 9
 
 
 def test_many_callers_have_rows_and_those_that_say_nothing_any_more_are_used_again(
@@ -162,6 +211,71 @@ def test_processes_that_are_killed_at_random_never_exceed_the_limit_and_lose_no_
     own.close()
     for each in (file, reading, writing):
         os.close(each)
+
+
+ALONE = """
+import fcntl, os, sys
+from toolgate.gate.counted import CountTable, TableSlots
+from toolgate.errors import Refusal
+from toolgate.model.call import Caller
+table = CountTable(int(sys.argv[1]), 4, int(sys.argv[2]))
+slots, log = TableSlots(table, per_caller=1, total=100), int(sys.argv[3])
+callers = [(Caller(str(number), "builder"), os.open(f"{sys.argv[4]}/{number}", os.O_CREAT | os.O_RDWR)) for number in range(50)]
+print("begun", flush=True)
+while True:
+    for caller, file in callers:
+        try:
+            slots.take(caller)
+        except Refusal:
+            continue
+        try:  # the kernel knows whether another process runs a call of this caller
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            found = b"."
+        except OSError:
+            found = b"!"
+        os.write(log, found)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        slots.give_back(caller)
+"""
+
+
+@pytest.mark.guard
+def test_with_one_slot_for_each_of_many_callers_no_two_run_whoever_is_killed(tmp_path: Path) -> None:
+    file, (reading, writing) = make_table(4), os.pipe()
+    own = CountTable(os.dup(file), 4, -1)
+
+    def start(number: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", ALONE, str(file), str(number), str(writing), str(tmp_path)]
+        process = subprocess.Popen(command, pass_fds=(file, writing), stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    found = bytearray()
+    running = [start(number) for number in range(4)]
+    try:
+        for turn in range(8):
+            for _ in range(5):
+                found += os.read(reading, 65_536)
+            victim = running[turn % 4]
+            victim.kill()
+            victim.communicate(timeout=PATIENCE_S)
+            own.forget(turn % 4)
+            running[turn % 4] = start(turn % 4)
+    finally:
+        os.close(reading)  # whoever writes now ends
+        for number, process in enumerate(running):
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
+            own.forget(number)
+    assert set(found) == set(b".")
+    assert own.all_held() == 0
+    free = slots(own, per_caller=1, total=100)
+    for number in range(50):
+        free.check(Caller(str(number), "builder"))
+    own.close()
+    os.close(writing)
+    os.close(file)
 
 
 def test_a_process_that_is_stopped_with_the_lock_makes_others_refuse_and_not_wait() -> None:

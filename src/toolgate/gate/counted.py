@@ -1,85 +1,85 @@
 """Slots and rates of one server that has several processes, counted in memory that they share (ADR-0028).
 
-A table of rows, one a caller: when its rate is full again, and how many slots each process holds. Whoever changes it holds a lock
-of the kernel's, which ends with its holder, and writes only its own column of counts; so what a process that was killed held is
-known, and its supervisor gives that back. A process that is stopped in the middle of a change would hold the lock: others wait
-for `WAIT_S`, and then refuse. Without several processes none of this is used.
+A table of rows, one a caller: when its rate is full again, and how many slots each process holds. Whoever changes it holds a
+lock that ends with its holder, and writes only its own column of counts; so what a process that was killed held is known, and
+its supervisor gives that back. A process that is stopped in the middle of a change would hold the lock: others wait for 20 ms,
+and then refuse. Without several processes none of this is used.
 """
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from toolgate.errors import Ending, Refusal
 from toolgate.gate.admit import SECONDS_A_MINUTE, Rate, Slots, too_fast, too_many
+from toolgate.gate.process_lock import LOCK_BYTES, ProcessLock, make_lock, uncounted
 
 if TYPE_CHECKING:
     from toolgate.model.call import Caller
 
 ROWS: Final = 1 << 17
 """Callers that are known at once: twice the keys that a key file may hold. A row that says nothing any more is used again."""
-WAIT_S: Final = 0.02
-"""For the lock: a change takes a few microseconds."""
-PAUSE_S: Final = 0.0001
-_KEY: Final = struct.Struct("<8sd")
-_COUNT: Final = struct.Struct("<i")
+LEASE_S: Final = 0.02
+"""What a process may take of a rate beforehand, in seconds of it: at 6 000 calls a minute two calls."""
+LEASES: Final = 4096
+"""Callers of whom a process remembers what it took beforehand. What is forgotten is lost to its caller for `LEASE_S`."""
 _HEAD: Final = 4096
-_FREE: Final = bytes(8)
-_NONE: Final = bytes(4)
+"""Bytes before the rows: what each process holds of all callers, and the lock."""
+_LOCK_AT: Final = _HEAD - LOCK_BYTES
+_WORD: Final = 8
+"""Bytes. A row is words: the caller's name, its second, and the counts, two in a word."""
+_SECOND: Final = 1
+_COUNTS: Final = 2
+_FREE: Final = 0
+"""The name of a row that was never used."""
 
 
 class CountTable:
-    """Of `processes`, of which this one is `own`; -1: a supervisor, which holds nothing."""
+    """Of `processes`, of which this one is `own`; -1: a supervisor, which holds nothing.
+
+    A place is the number of a row's first word.
+    """
 
     def __init__(self, descriptor: int, processes: int, own: int) -> None:
-        """`descriptor`: of a file that `make` has made; it is kept open."""
+        """`descriptor`: of a file that `make_table` has made; it is kept open."""
         self._file, self.processes, self.own = descriptor, processes, own
-        self._row_bytes = _KEY.size + processes * _COUNT.size
+        self._row_words = _row_words(processes)
         self._memory = mmap.mmap(descriptor, table_bytes(processes))
-        self._counts = struct.Struct(f"<{processes}i")
-        self._places: dict[str, tuple[int, bytes]] = {}
+        whole = memoryview(self._memory)
+        self._names, self._seconds, self._counts = whole.cast("Q"), whole.cast("d"), whole.cast("i")
+        self._row_counts = struct.Struct(f"={processes}i").unpack_from
+        self._places: dict[str, tuple[int, int]] = {}
         """Where rows of callers are, as this process has found them, and their names, which say whether they still are."""
+        self.lock = ProcessLock(self._memory, _LOCK_AT, descriptor)
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        """Raises: Refusal UNAVAILABLE: somebody holds the lock for too long."""
-        due = 0.0
-        while True:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                now = time.monotonic()
-                due = due or now + WAIT_S
-                if now >= due:
-                    raise _locked() from None
-                time.sleep(PAUSE_S)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN)
+    def changing(self) -> ProcessLock:
+        """Entered by whoever changes something."""
+        return self.lock
 
     # Without the lock: what is read may be a moment old ---------------------------------------------------------------
 
     def known(self, caller: str) -> int | None:
         """Where its row is, if this process has seen it and it is still its own."""
         found = self._places.get(caller)
-        return found[0] if found is not None and self._memory[found[0] : found[0] + 8] == found[1] else None
+        return found[0] if found is not None and self._names[found[0]] == found[1] else None
 
     def held(self, place: int) -> int:
-        return sum(self._counts.unpack_from(self._memory, place + _KEY.size))
+        return sum(self._row_counts(self._memory, (place + _COUNTS) * _WORD))
 
     def all_held(self) -> int:
-        return sum(self._counts.unpack_from(self._memory, 0))
+        return sum(self._row_counts(self._memory, 0))
+
+    def second(self, place: int) -> float:
+        """When its rate is full again."""
+        return self._seconds[place + _SECOND]
 
     # With the lock held ----------------------------------------------------------------------------------------------
 
@@ -91,53 +91,52 @@ class CountTable:
         name = _name(caller)
         place = self._found(name, now)
         if place is None:
-            raise _locked()
+            raise uncounted()
         if len(self._places) >= ROWS:
             self._places = {known: found for known, found in self._places.items() if self.held(found[0])}
         self._places[caller] = (place, name)
         return place
 
-    def _found(self, name: bytes, now: float) -> int | None:
+    def _found(self, name: int, now: float) -> int | None:
         """Its row, or the first on the way to it that says nothing any more, or a new one. A row is looked for until one that
         was never used: behind that none can be."""
-        first, usable = int.from_bytes(name[:7], "little"), None
+        usable = None
         for step in range(ROWS):
-            place = _HEAD + (first + step) % ROWS * self._row_bytes
-            found, due = _KEY.unpack_from(self._memory, place)
+            place = _HEAD // _WORD + (name + step) % ROWS * self._row_words
+            found = self._names[place]
             if found == name:
                 return place
-            if usable is None and (found == _FREE or (due <= now and not self.held(place))):
+            if usable is None and (found == _FREE or (self.second(place) <= now and not self.held(place))):
                 usable = place
             if found == _FREE:
                 break
         if usable is not None:
-            _KEY.pack_into(self._memory, usable, name, 0.0)
+            self._seconds[usable + _SECOND] = 0.0
+            self._names[usable] = name
         return usable
 
     def add(self, place: int, change: int) -> None:
         """To what this process holds of a caller, and of all. Nobody else writes there, so less is said without the lock, too: a
         row on which something is held stays its caller's."""
-        for at in (place + _KEY.size + self.own * _COUNT.size, self.own * _COUNT.size):
-            (count,) = _COUNT.unpack_from(self._memory, at)
-            _COUNT.pack_into(self._memory, at, count + change)
+        counts, own = self._counts, self.own
+        counts[2 * (place + _COUNTS) + own] += change
+        counts[own] += change
 
-    def due(self, place: int) -> float:
-        found: float = _KEY.unpack_from(self._memory, place)[1]
-        return found
-
-    def set_due(self, place: int, due: float) -> None:
-        name, _ = _KEY.unpack_from(self._memory, place)
-        _KEY.pack_into(self._memory, place, name, due)
+    def set_second(self, place: int, second: float) -> None:
+        self._seconds[place + _SECOND] = second
 
     def forget(self, process: int) -> None:
         """A process has ended: what it held is free. Nobody else writes there, so no lock is needed."""
-        for number in range(ROWS):
-            at = _HEAD + number * self._row_bytes + _KEY.size + process * _COUNT.size
-            if self._memory[at : at + 4] != _NONE:
-                _COUNT.pack_into(self._memory, at, 0)
-        _COUNT.pack_into(self._memory, process * _COUNT.size, 0)
+        first, words = 2 * (_HEAD // _WORD + _COUNTS) + process, 2 * self._row_words
+        held = self._counts[first::words]
+        for number in [number for number, count in enumerate(held) if count]:
+            held[number] = 0
+        self._counts[process] = 0
 
     def close(self) -> None:
+        for view in (self._names, self._seconds, self._counts):
+            view.release()
+        self.lock.close()
         self._memory.close()
         os.close(self._file)
 
@@ -146,11 +145,17 @@ def make_table(processes: int) -> int:
     """A descriptor of an empty table. Raises: OSError."""
     with tempfile.TemporaryFile() as file:
         file.truncate(table_bytes(processes))
+        with mmap.mmap(file.fileno(), _HEAD) as memory:
+            make_lock(memory, _LOCK_AT)
         return os.dup(file.fileno())
 
 
 def table_bytes(processes: int) -> int:
-    return _HEAD + ROWS * (_KEY.size + processes * _COUNT.size)
+    return _HEAD + ROWS * _row_words(processes) * _WORD
+
+
+def _row_words(processes: int) -> int:
+    return _COUNTS + (processes + 1) // 2
 
 
 class TableSlots(Slots):
@@ -161,9 +166,12 @@ class TableSlots(Slots):
         self._table = table
 
     def check(self, caller: Caller) -> None:
+        running = self._table.all_held()
+        if running < self.per_caller and running < self.total:
+            return  # a caller holds no more than all do
         place = self._table.known(caller.key_id)
         if place is None:
-            with self._table.changing():
+            with self._table.lock:
                 place = self._table.row_of(caller.key_id, time.monotonic())
         self._check(place)
 
@@ -174,11 +182,12 @@ class TableSlots(Slots):
             raise Refusal(Ending.TOO_MANY, f"{self.total} calls are running on this server; try again shortly.")
 
     def take(self, caller: Caller) -> None:
-        with self._table.changing():
-            place = self._table.row_of(caller.key_id, time.monotonic())
+        table, key_id = self._table, caller.key_id
+        with table.lock:
+            place = table.row_of(key_id, time.monotonic())
             self._check(place)
-            self._table.add(place, 1)
-        self._held[caller.key_id] = self._held.get(caller.key_id, 0) + 1
+            table.add(place, 1)
+        self._held[key_id] = self._held.get(key_id, 0) + 1
 
     def give_back(self, caller: Caller) -> None:
         place = self._table.known(caller.key_id)
@@ -195,30 +204,62 @@ class TableSlots(Slots):
         return sum(self._held.values())
 
 
+class _Lease(Struct, eq=False):
+    """Calls of one caller that this process has taken of its rate and not used."""
+
+    left: int
+    until: float
+
+
 class TableRate(Rate):
-    """As `Rate`, of all processes together. The clock of `now` is the machine's, which they share."""
+    """As `Rate`, of all processes together. The clock of `now` is the machine's, which they share.
+
+    Where `LEASE_S` is worth several calls, a process takes those at once, and uses them without the lock. What it has not used
+    of them it gives back when it takes the next, even if they were full again in the meantime. So the table may know of
+    `LEASE_S` too few calls for each process, and count one `LEASE_S` before it comes. The burst is shorter by all that: no more
+    calls pass in any stretch of time than one process would let pass.
+    """
 
     def __init__(self, table: CountTable, *, per_minute: int) -> None:
-        super().__init__(per_minute=per_minute)
         self._table = table
+        super().__init__(per_minute=per_minute)
+
+    def limit(self, *, per_minute: int) -> None:
+        super().limit(per_minute=per_minute)
+        self._at_once = max(1, int(LEASE_S / self._interval)) if self._interval else 1
+        self._burst_s = SECONDS_A_MINUTE
+        if self._at_once > 1:
+            self._burst_s -= (self._table.processes + 1) * LEASE_S
+        self._leases: dict[str, _Lease] = {}
 
     def take(self, caller: Caller, now: float) -> None:
         if not self._interval:
             return
-        with self._table.changing():
-            place = self._table.row_of(caller.key_id, now)
-            due = max(self._table.due(place), now) + self._interval
-            wait = due - now - SECONDS_A_MINUTE
+        lease = self._leases.get(caller.key_id)
+        if lease is not None and lease.left and now < lease.until:
+            lease.left -= 1
+            return
+        table, unused = self._table, 0 if lease is None else lease.left
+        with table.lock:
+            place = table.row_of(caller.key_id, now)
+            begun = max(table.second(place) - unused * self._interval, now)
+            taken, wait = self._at_once, begun + self._at_once * self._interval - now - self._burst_s
             if wait > 1e-9:
-                raise too_fast(wait)
-            self._table.set_due(place, due)
+                taken, wait = 1, begun + self._interval - now - self._burst_s
+            if wait <= 1e-9:
+                begun += taken * self._interval
+            table.set_second(place, begun)
+        if self._at_once > 1:
+            self._keep(caller.key_id, _Lease(taken - 1 if wait <= 1e-9 else 0, now + LEASE_S), now)
+        if wait > 1e-9:
+            raise too_fast(wait)
+
+    def _keep(self, key_id: str, lease: _Lease, now: float) -> None:
+        if len(self._leases) > LEASES:
+            self._leases = {key: kept for key, kept in self._leases.items() if kept.until > now}
+        self._leases[key_id] = lease
 
 
-def _name(caller: str) -> bytes:
+def _name(caller: str) -> int:
     """Never that of a free row."""
-    return blake2b(caller.encode(), digest_size=7).digest() + b"\x01"
-
-
-def _locked() -> Refusal:
-    text = "The limits of this server cannot be checked now; try again shortly."
-    return Refusal(Ending.UNAVAILABLE, text, reason="limits_unreachable", retry_after_s=1)
+    return int.from_bytes(blake2b(caller.encode(), digest_size=_WORD).digest(), "little") | 1 << 63
