@@ -358,6 +358,27 @@ MUTATIONS = (
         f"{SHARED}::test_two_servers_run_no_more_calls_of_a_key_than_one",
     ),
     Mutation(
+        "3 admit: a lock that another process holds lets in",
+        f"{GATE}/process_lock.py",
+        "                if time.monotonic() >= due:\n                    raise uncounted()\n",
+        "                if time.monotonic() >= due:\n                    return\n",
+        "tests/gate/test_process_lock.py",
+    ),
+    Mutation(
+        "3 admit: a worker sees its own slots only",
+        f"{GATE}/counted.py",
+        "        return sum(self._row_counts(self._memory, (place + _COUNTS) * _WORD))",
+        "        return self._counts[2 * (place + _COUNTS) + self.own]",
+        "tests/gate/test_counted.py",
+    ),
+    Mutation(
+        "3 admit: a fast rate is taken beforehand by each worker for itself",
+        f"{GATE}/counted.py",
+        "                begun += taken * self._interval",
+        "                begun += self._interval",
+        "tests/gate/test_counted.py",
+    ),
+    Mutation(
         "3 admit: a shared slot never comes back",
         f"{GATE}/shared.py",
         "        self._changed.add(caller.key_id)\n        self._wake()",

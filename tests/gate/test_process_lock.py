@@ -23,7 +23,7 @@ HOLDER = """
 import mmap, os, signal, sys
 from toolgate.gate import process_lock
 if sys.argv[2] == "file":
-    process_lock._library = lambda: None
+    process_lock._libc = lambda: None
 memory = mmap.mmap(int(sys.argv[1]), 4096)
 with process_lock.ProcessLock(memory, 128, int(sys.argv[1])):
     print("inside", flush=True)
@@ -36,8 +36,8 @@ sys.stdin.readline()
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "file":
-        monkeypatch.setattr(process_lock, "_library", lambda: None)
-    elif process_lock._library() is None:
+        monkeypatch.setattr(process_lock, "_libc", lambda: None)
+    elif process_lock._libc() is None:
         pytest.skip("this system has no robust mutexes")
     return str(request.param)
 

@@ -1,6 +1,6 @@
 """A lock that several processes share and that ends with its holder, however that ends.
 
-On Linux it is a robust mutex of the C library's in the memory that they share. While nobody else holds it, it is taken and given
+On Linux it is a robust mutex of the C runtime in the memory that they share. While nobody else holds it, it is taken and given
 back without the kernel, in half a microsecond instead of three; the kernel marks it when its holder dies. Elsewhere it is a
 lock of the kernel's on the file.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOCK_BYTES: Final = 128
-"""What a lock takes in shared memory: more than a mutex of any C library, and cache lines of its own."""
+"""What a lock takes in shared memory: more than a mutex of any libc, and cache lines of its own."""
 WAIT_S: Final = 0.02
 """What it protects takes a few microseconds: whoever holds it for longer was stopped."""
 PAUSE_S: Final = 0.0001
@@ -31,18 +31,18 @@ _ROBUST: Final = 1
 
 def make_lock(memory: mmap.mmap, at: int) -> None:
     """Once, before anybody takes it. Raises: OSError."""
-    library = _library()
-    if library is None:
+    libc = _libc()
+    if libc is None:
         return
     import ctypes  # noqa: PLC0415 (2 ms, for servers of several processes)
 
     attributes = ctypes.create_string_buffer(LOCK_BYTES)
     mutex = (ctypes.c_char * LOCK_BYTES).from_buffer(memory, at)
-    _checked(library.pthread_mutexattr_init(attributes))
-    _checked(library.pthread_mutexattr_setpshared(attributes, _SHARED))
-    _checked(library.pthread_mutexattr_setrobust(attributes, _ROBUST))
-    _checked(library.pthread_mutex_init(mutex, attributes))
-    _checked(library.pthread_mutexattr_destroy(attributes))
+    _checked(libc.pthread_mutexattr_init(attributes))
+    _checked(libc.pthread_mutexattr_setpshared(attributes, _SHARED))
+    _checked(libc.pthread_mutexattr_setrobust(attributes, _ROBUST))
+    _checked(libc.pthread_mutex_init(mutex, attributes))
+    _checked(libc.pthread_mutexattr_destroy(attributes))
 
 
 class ProcessLock:
@@ -54,15 +54,15 @@ class ProcessLock:
         self._handle: Any = file
         self._take: Callable[[Any], int] = _take_file
         self._give: Callable[[Any], object] = _give_file
-        library = _library()
-        if library is None:
+        libc = _libc()
+        if libc is None:
             return
         import ctypes  # noqa: PLC0415 (as above)
 
         self._memory = (ctypes.c_char * LOCK_BYTES).from_buffer(memory, at)
         self._handle = ctypes.c_void_p(ctypes.addressof(self._memory))
-        self._take, self._give = library.pthread_mutex_trylock, library.pthread_mutex_unlock
-        self._mend = library.pthread_mutex_consistent
+        self._take, self._give = libc.pthread_mutex_trylock, libc.pthread_mutex_unlock
+        self._mend = libc.pthread_mutex_consistent
 
     def __enter__(self) -> None:
         """Raises: Refusal UNAVAILABLE: somebody has held it for `WAIT_S`."""
@@ -109,8 +109,8 @@ def _give_file(file: int) -> None:
     fcntl.lockf(file, fcntl.LOCK_UN)
 
 
-def _library() -> Any:
-    """The C library; None: it has no mutexes that outlive their holder."""
+def _libc() -> Any:
+    """The C runtime; None: it has no mutexes that outlive their holder."""
     import ctypes  # noqa: PLC0415 (as above)
 
     found = ctypes.PyDLL(None)  # keeps the interpreter's lock: what is called here never waits
