@@ -52,6 +52,7 @@ CONDITIONS = "src/toolgate/kit/conditions/rules.py"
 CONDITION_TESTS = "tests/kit/conditions/test_rules.py"
 RULES = "tests/gate/authority/test_rules.py"
 APPROVALS = "tests/gate/authority/test_approvals.py"
+APPROVALS_OVER_HTTP = "tests/faces/test_approvals.py"
 TABLES = "src/toolgate/powers/approvals/tables.py"
 TABLE_TESTS = "tests/powers/approvals/test_tables.py"
 REFUSAL = f"{ROAD_TESTS}::test_a_refusal_comes_before_the_handler"
@@ -300,6 +301,20 @@ MUTATIONS = (
         "state IN ('pending', 'approved') AND expires <= :now RETURNING id",
         "state IN ('pending', 'approved') AND expires <= 0 * :now RETURNING id",
         f"{TABLE_TESTS}::test_neither_a_request_nor_a_grant_outlives_its_time",
+    ),
+    Mutation(
+        "approvals: any key answers over HTTP",
+        f"{GATE}/authority/answers.py",
+        "if caller.role not in (ANSWERERS",
+        "if False and caller.role not in (ANSWERERS",
+        f"{APPROVALS_OVER_HTTP}::test_who_has_no_key_or_a_role_that_may_not_is_refused_and_recorded",
+    ),
+    Mutation(
+        "approvals: answers over HTTP have no limit",
+        f"{GATE}/authority/answers.py",
+        "admission.rate.take(caller, admission.clock.monotonic())",
+        "pass",
+        f"{APPROVALS_OVER_HTTP}::test_answers_count_for_the_limits_of_their_key",
     ),
     Mutation(
         "2 permit: argument roles",

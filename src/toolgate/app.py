@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolgate.faces.face import Face
+    from toolgate.gate.authority.answers import Recorded
     from toolgate.kit.conditions.approval import ApprovalStore
-    from toolgate.model.call import Environment
+    from toolgate.model.call import Caller, Environment, Origin
     from toolgate.model.clock import Clock
     from toolgate.model.limits import LimitsEngine
     from toolgate.model.powers import Egress, Store, Stores
@@ -120,7 +121,14 @@ def build(settings: Settings, *, clock: Clock | None = None, share: Share | None
 def _approvals(settings: Settings, powers: Powers, clock: Clock, ledger: LocalLedger) -> Approvals:
     key = Lazy(partial(derived_key, settings.paths.secrets / KEY_FILE, b"approvals"))
     record = partial(_record_act, ledger, is_ok=True)
-    return Approvals(cast("ApprovalStore", powers.approvals), key.made, clock, partial(token_hex, 8), record)
+    recorded = partial(_acting, ledger)
+    return Approvals(cast("ApprovalStore", powers.approvals), key.made, clock, partial(token_hex, 8), record, recorded)
+
+
+def _acting(ledger: LocalLedger, caller: Caller, origin: Origin) -> Recorded:
+    from toolgate.console.acts import Acts  # noqa: PLC0415 (for servers whose approvals are answered over HTTP)
+
+    return Acts(ledger, caller, origin.address or "", way="http").recorded
 
 
 def open_approvals(settings: Settings) -> ApprovalTables:

@@ -107,7 +107,11 @@ cd policy
 sed -i.old 's/"name": "dummy_experimental",/&"x-rules": [{"name": "ask", "require-approval": "true"}],/' mcp-tools.policy.json
 cd ..
 toolgate contract build
-TOOLGATE_API_KEY="$(toolgate keys create --role builder --label ci)" toolgate call dummy_experimental --no-wait || test $? -eq 11
+for label in ci nightly
+do TOOLGATE_API_KEY="$(toolgate keys create --role builder --label $label)" toolgate call dummy_experimental --no-wait || test $? -eq 11
+done
+start toolgate serve --port FREE_PORT
+trap "kill $started" EXIT
 """
 OLDER_LOCK = """
 sed -i.old '/"NOT_VERIFIED"/d' policy/mcp-contract.json
@@ -149,7 +153,9 @@ READERS = {
     "embedding": Reader(),
     "governance": Reader(HOME + REPOSITORY, "yaml", {"FINGERPRINT": FIRST_FINGERPRINT}),
     "papers": Reader(MANUSCRIPT, "markdown"),
-    "approvals": Reader(HOME + WAITING_CALL, filled_in={"APPROVAL_ID": FIRST_APPROVAL}),
+    "approvals": Reader(
+        HOME + WAITING_CALL, filled_in={"APPROVAL_ID": FIRST_APPROVAL, "127.0.0.1:8000": "127.0.0.1:FREE_PORT"}
+    ),
     "policy": Reader(HOME + OLDER_LOCK),
     "receipts": Reader(
         DEPLOYED,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Acts:
     """Of one person, from one address."""
 
-    def __init__(self, ledger: ActLog, caller: Caller | None, address: str) -> None:
+    def __init__(self, ledger: ActLog, caller: Caller | None, address: str, *, way: str = "console") -> None:
         self._ledger = ledger
-        origin = process_origin("console")
+        origin = process_origin(way)
         who = {} if caller is None else {"key": caller.key_id, "role": caller.role}
         self._by = {"by": {**origin["by"], **who}, "from": {**origin["from"], "address": address}}
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from toolgate.faces.approvals import make_approval_faces
+
 if TYPE_CHECKING:
     from toolgate.faces.face import Face
     from toolgate.faces.reply import SchemaExplainer
@@ -37,4 +39,4 @@ class Parts(Struct, frozen=True):
 
 def make_faces(parts: Parts) -> list[Face]:
     there = [name for name in FACES if find_spec(f"{__name__}.{name}") is not None]
-    return [import_module(f"{__name__}.{name}").make(parts) for name in there]
+    return [*(import_module(f"{__name__}.{name}").make(parts) for name in there), *make_approval_faces(parts)]

@@ -27,7 +27,7 @@ Note = Callable[[int, "int | None", str], bytes]
 
 LogNote = Callable[["Level", Any], bytes]
 """(level, data) -> a message on the wire."""
-Wish = Literal["", "session", "level", "subscribe", "unsubscribe", "stream", "listen", "resources"]
+Wish = Literal["", "session", "level", "subscribe", "unsubscribe", "stream", "listen", "resources", "approvals"]
 
 
 class Besides(Struct, frozen=True):
@@ -48,6 +48,8 @@ class Besides(Struct, frozen=True):
     """The last message of that stream, if we end it."""
     capabilities: tuple[str, ...] = ()
     """What a client that greets says it can be asked."""
+    desk: tuple[str, Mapping[str, Any]] = ("", {})
+    """What is to be done about approvals, and what was sent with that."""
 
 
 class Asked(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from toolgate.model.tool import Level
 
-FaceName = Literal["mcp", "mrt", "rpc", "cli", "metrics"]
+FaceName = Literal["mcp", "mrt", "rpc", "cli", "metrics", "approvals"]
 Transport = Literal["http", "stdio"]
 Role = Literal["builder", "committer", "admin", "auditor"]
 CALLING_ROLES: Final[tuple[Role, ...]] = ("builder", "committer", "admin")

@@ -17,8 +17,8 @@ from tests.homes import PATIENCE_S, ROOT, environment
 from tests.powers.approvals.requests import a_request
 from tests.support import let_stores_wait
 from tests.waiting import until
-from toolgate.kit.conditions.approval import MAX_WAITING, ApprovalClaim
-from toolgate.powers.approvals.tables import ApprovalTables, VoteRefused
+from toolgate.kit.conditions.approval import MAX_WAITING, ApprovalClaim, VoteRefused
+from toolgate.powers.approvals.tables import ApprovalTables
 
 T = TypeVar("T")
 Open = Callable[[], ApprovalTables]

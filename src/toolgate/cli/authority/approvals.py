@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -14,13 +15,14 @@ from toolgate.app import open_approvals
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
 from toolgate.cli.options import Home, Json, home_at
-from toolgate.errors import Ending, ExitCode, Refusal, ToolgateError
+from toolgate.errors import Ending, Refusal, ToolgateError
+from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request, requests
 from toolgate.gate.keys import KeyRing
-from toolgate.model.clock import rfc3339
+from toolgate.kit.conditions.approval import ANSWERERS, Answer, VoteRefused, reason_fault, told_request
 from toolgate.ownership import process_origin
-from toolgate.powers.approvals.tables import ApprovalTables, VoteRefused
 
 if TYPE_CHECKING:
+    from toolgate.powers.approvals.tables import ApprovalTables
     from toolgate.settings import Settings
 
 app = typer.Typer(no_args_is_help=True)
@@ -28,7 +30,6 @@ app = typer.Typer(no_args_is_help=True)
 T = TypeVar("T")
 ApprovalId = Annotated[str, typer.Argument(metavar="ID", help="As the caller and `toolgate approvals list` show it.")]
 Reason = Annotated[str, typer.Option("--reason", help="Kept with the answer.")]
-MAX_REASON = 200
 
 
 class ApprovalError(ToolgateError):
@@ -42,8 +43,7 @@ def list_approvals(
     json: Json = False,
 ) -> None:
     """What waits for an answer."""
-    found = _asked(home_at(home), lambda store: store.all("" if everything else "pending"))
-    rows = [_told(row) for row in found if everything or row["expires"] > time.time() * 1000]
+    rows = _asked(home_at(home), lambda store: requests(store, time.time(), everything=everything))
     if json:
         output.answer_json(rows)
         return
@@ -81,19 +81,17 @@ def refuse(approval: ApprovalId, reason: Reason = "", home: Home = None, json: J
     _answer(home_at(home), approval, "refuse", reason, json=json)
 
 
-def _answer(settings: Settings, approval: str, verdict: str, reason: str, *, json: bool) -> None:
-    if len(reason) > MAX_REASON or not reason.isprintable():
-        raise typer.BadParameter(f"a reason is at most {MAX_REASON} printable characters", param_hint="--reason")
-    approver = _approver(settings)
-    request = _found(settings, approval)
-    about = {"approval": approval, "approver": approver[0], "label": approver[1], "reason": reason}
-    about |= {name: request[name] for name in ("binding", "caller", "tool", "pin", "policy", "rule")}
-    with recorded(settings, f"approvals.{verdict}", about) as found:
-        try:
-            state = _asked(settings, lambda store: store.vote(approval, approver, verdict, reason, time.time()))
-        except VoteRefused as refused:
-            raise ApprovalError(f"{refused}\n`toolgate approvals show {approval}` says what became of it.") from None
-        found["state"] = state
+def _answer(settings: Settings, approval: str, verdict: Answer, reason: str, *, json: bool) -> None:
+    fault = reason_fault(reason)
+    if fault is not None:
+        raise typer.BadParameter(fault, param_hint="--reason")
+    given = GivenAnswer(approval, _approver(settings), verdict, reason)
+    try:
+        state = _asked(settings, lambda store: answer_request(store, given, time.time(), partial(recorded, settings)))
+    except UnknownApproval:
+        raise _unknown() from None
+    except VoteRefused as refused:
+        raise ApprovalError(f"{refused}\n`toolgate approvals show {approval}` says what became of it.") from None
     if json:
         output.answer_json({"id": approval, "state": state})
     else:
@@ -105,7 +103,7 @@ def _approver(settings: Settings) -> tuple[str, str]:
     key = os.environ.get("TOOLGATE_API_KEY")
     if key:
         caller = KeyRing(settings.paths.keys).authenticate(key.encode())
-        if caller.role != "admin":
+        if caller.role not in ANSWERERS:
             raise Refusal(Ending.INSUFFICIENT_ROLE, f"{caller.role} may not answer requests; use a key of role admin.")
         return caller.key_id, caller.label
     by = process_origin("command line")["by"]
@@ -115,14 +113,12 @@ def _approver(settings: Settings) -> tuple[str, str]:
 def _found(settings: Settings, approval: str) -> dict[str, Any]:
     found = _asked(settings, lambda store: store.get(approval))
     if found is None:
-        output.fault("There is no request with this id.\n`toolgate approvals list --all` shows the ids.")
-        raise typer.Exit(ExitCode.FAILED)
-    votes = [vote | {"voted": rfc3339(vote["voted"] / 1000)} for vote in found["votes"]]
-    return _told(found) | {"votes": votes}
+        raise _unknown()
+    return told_request(found)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: rfc3339(row[name] / 1000) for name in ("created", "expires")}
+def _unknown() -> ApprovalError:
+    return ApprovalError("There is no request with this id.\n`toolgate approvals list --all` shows the ids.")
 
 
 def _asked(settings: Settings, ask: Callable[[ApprovalTables], Awaitable[T]]) -> T:

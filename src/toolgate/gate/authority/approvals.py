@@ -21,7 +21,9 @@ from toolgate.model import strictjson
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Ticket
+    from toolgate.gate.authority.answers import Recorded
     from toolgate.kit.conditions.rules import CallRule
+    from toolgate.model.call import Caller, Origin
     from toolgate.model.clock import Clock
 
 LIFE_S: Final = 3600
@@ -38,6 +40,8 @@ class Approvals(Struct, frozen=True):
     new_id: Callable[[], str]
     record: Callable[[str, Mapping[str, Any]], None]
     """Of an act of the server itself."""
+    recorded: Callable[[Caller, Origin], Recorded]
+    """Of what a caller does about requests."""
 
     async def require(self, ticket: Ticket, rule: CallRule) -> None:
         """Returns if a grant was spent for this call; the record of the call names it. Raises: Refusal."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from toolgate.errors import Ending, Refusal
+from toolgate.gate.authority.answers import serve_approvals
 from toolgate.gate.sessions.seals import MAX_SUBSCRIPTIONS
 from toolgate.gate.sessions.watch import Watched, WatchStream, list_stamp
 from toolgate.model.call import Call
@@ -28,6 +29,8 @@ async def fulfil(road: Road, arrival: Arrival, asked: Asked, besides: Besides) -
     """Raises: Refusal."""
     if besides.wish == "session":
         return _greeted(road, arrival, asked, besides)
+    if besides.wish == "approvals":
+        return await serve_approvals(road, arrival, asked)
     if besides.wish == "resources":
         return await _listed(road, arrival, asked)
     if besides.wish in ("listen", "stream"):

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
+from toolgate.model.clock import rfc3339
+
 MAX_WAITING: Final = 100
 """Requests of one caller that wait for an answer: more than a person reads."""
+MAX_REASON: Final = 200
+"""Characters."""
+ANSWERERS: Final = frozenset({"admin"})
+"""Roles that answer requests."""
+READERS: Final = ANSWERERS | {"auditor"}
+"""Roles that see everybody's requests."""
+Answer = Literal["approve", "refuse"]
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -44,6 +53,42 @@ class ApprovalStore(Protocol):
     def claim(self, request: ApprovalRequest, now: float) -> Coroutine[Any, Any, ApprovalClaim]:
         """Spend the grant of such a call, or find the request that waits, or keep this one. Raises: StoreUnavailable."""
         ...
+
+    def vote(
+        self, approval: str, approver: tuple[str, str], verdict: Answer, reason: str, now: float
+    ) -> Coroutine[Any, Any, str]:
+        """The state after it. `approver`: id and label. Raises: VoteRefused, StoreUnavailable."""
+        ...
+
+    def all(self, state: str = "") -> Coroutine[Any, Any, list[dict[str, Any]]]:
+        """Newest first, of one state or of all. Raises: StoreUnavailable."""
+        ...
+
+    def get(self, approval: str) -> Coroutine[Any, Any, dict[str, Any] | None]:
+        """With its votes. Raises: StoreUnavailable."""
+        ...
+
+
+class VoteRefused(Exception):
+    """An answer that does not count; the text says why. `reason` is stable."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def reason_fault(text: str) -> str | None:
+    """What is wrong with what somebody gives as a reason."""
+    is_good = len(text) <= MAX_REASON and (not text or text.isprintable())
+    return None if is_good else f"a reason is at most {MAX_REASON} printable characters"
+
+
+def told_request(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as it is shown: moments as people and programs read them."""
+    found = {**row, **{name: rfc3339(row[name] / 1000) for name in ("created", "expires")}}
+    if "votes" in row:
+        found["votes"] = [{**vote, "voted": rfc3339(vote["voted"] / 1000)} for vote in row["votes"]]
+    return found
 
 
 def is_same_person(one: tuple[str, str], other: tuple[str, str]) -> bool:

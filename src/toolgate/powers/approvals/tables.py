@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.kit.conditions.approval import MAX_WAITING, ApprovalClaim, ApprovalRequest, is_same_person
+from toolgate.kit.conditions.approval import (
+    MAX_WAITING,
+    Answer,
+    ApprovalClaim,
+    ApprovalRequest,
+    VoteRefused,
+    is_same_person,
+)
 from toolgate.kit.sql import sql
 from toolgate.model.tool import Migration
 from toolgate.powers.stores import OpenStore
@@ -86,10 +93,6 @@ _ONE: Final = "SELECT * FROM approvals WHERE id = :id"
 _FORGET: Final = "DELETE FROM approvals WHERE expires < :before"
 
 
-class VoteRefused(Exception):
-    """A vote that does not count; the text says why."""
-
-
 class ApprovalTables:
     """The store of one home."""
 
@@ -101,7 +104,7 @@ class ApprovalTables:
         """Raises: StoreUnavailable."""
         return await self._store.run(lambda connection: _claim(connection, request, now))
 
-    async def vote(self, approval: str, approver: tuple[str, str], verdict: str, reason: str, now: float) -> str:
+    async def vote(self, approval: str, approver: tuple[str, str], verdict: Answer, reason: str, now: float) -> str:
         """The state after it. `approver`: id and label. Raises: VoteRefused, StoreUnavailable."""
         return await self._store.run(lambda connection: _vote(connection, approval, approver, verdict, reason, now))
 
@@ -151,12 +154,12 @@ def _vote(
 ) -> str:
     row = connection.execute(sql(_LOCK), {"id": approval, "now": _ms(now)}).one_or_none()
     if row is None:
-        raise VoteRefused("There is no such request that waits for an answer.")
+        raise VoteRefused("not_waiting", "There is no such request that waits for an answer.")
     if is_same_person((row.caller, row.label), approver):
-        raise VoteRefused("Whoever asks does not answer: this is a key of the same person.")
+        raise VoteRefused("own_request", "Whoever asks does not answer: this is a key of the same person.")
     votes = list(connection.execute(sql(_VOTES), {"id": approval}))
     if any(is_same_person((vote.approver, vote.label), approver) for vote in votes):
-        raise VoteRefused("This person has answered already.")
+        raise VoteRefused("answered_already", "This person has answered already.")
     connection.execute(
         sql(_VOTE),
         {
