@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -14,7 +15,12 @@ import toolgate
 from toolgate.faces import FACES
 
 SOURCE = Path(toolgate.__file__).parent
-ROUTES = {"mcp": "/mcp", "mrt": "/mrt_dispatch", "rpc": "/rpc"}
+ROUTES = {
+    "mcp": ["/mcp"],
+    "mrt": ["/mrt_dispatch"],
+    "rpc": ["/rpc"],
+    "approvals": [f"/approvals/{verb}" for verb in ("list", "show", "approve", "refuse")],
+}
 
 ASK = """
 import importlib, json, pkgutil, sys
@@ -53,7 +59,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", FACES)
 def test_deleting_a_faces_file_removes_the_face_and_breaks_no_import(tree: Path, name: str) -> None:
     (tree / "toolgate" / "faces" / f"{name}.py").unlink()
-    assert sorted(served_by(tree)) == sorted(route for face, route in ROUTES.items() if face != name)
+    assert sorted(served_by(tree)) == sorted(route for face in ROUTES if face != name for route in ROUTES[face])
 
 
 def test_a_face_is_added_by_one_file_and_one_line(tree: Path) -> None:
@@ -64,4 +70,4 @@ def test_a_face_is_added_by_one_file_and_one_line(tree: Path) -> None:
     before = rooms.read_text()
     rooms.write_text(before.replace("FACES: Final = (", 'FACES: Final = ("mine", '))
     assert rooms.read_text() != before
-    assert sorted(served_by(tree)) == sorted([*ROUTES.values(), "/mine"])
+    assert sorted(served_by(tree)) == sorted([*itertools.chain(*ROUTES.values()), "/mine"])

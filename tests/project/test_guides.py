@@ -108,7 +108,8 @@ sed -i.old 's/"name": "dummy_experimental",/&"x-rules": [{"name": "ask", "requir
 cd ..
 toolgate contract build
 for label in ci nightly
-do TOOLGATE_API_KEY="$(toolgate keys create --role builder --label $label)" toolgate call dummy_experimental --no-wait || test $? -eq 11
+do key="$(toolgate keys create --role builder --label $label)"
+TOOLGATE_API_KEY="$key" toolgate call dummy_experimental --no-wait || test $? -eq 11
 done
 start toolgate serve --port FREE_PORT
 trap "kill $started" EXIT

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from toolgate.faces.approvals import make_approval_faces
-
 if TYPE_CHECKING:
     from toolgate.faces.face import Face
     from toolgate.faces.reply import SchemaExplainer
 
-FACES: Final = ("rpc", "mrt", "mcp")
-"""Each is a module here with `make(parts) -> Face`; one that is not there is not served. Where faces share a stream they are
-asked in this order whose a message is, so what takes any message comes last."""
+FACES: Final = ("rpc", "mrt", "approvals", "mcp")
+"""Each is a module here with `make(parts) -> list[Face]`, one for each address; one that is not there is not served.
+Where faces share a stream they are asked in this order whose a message is, so what takes any message comes last."""
 
 
 class Parts(Struct, frozen=True):
@@ -39,4 +37,4 @@ class Parts(Struct, frozen=True):
 
 def make_faces(parts: Parts) -> list[Face]:
     there = [name for name in FACES if find_spec(f"{__name__}.{name}") is not None]
-    return [*(import_module(f"{__name__}.{name}").make(parts) for name in there), *make_approval_faces(parts)]
+    return [face for name in there for face in import_module(f"{__name__}.{name}").make(parts)]

@@ -42,7 +42,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
 _UNREAD: Final = Asked()
 
 
-def make_approval_faces(parts: Parts) -> list[ApprovalsFace]:
+def make(parts: Parts) -> list[ApprovalsFace]:
     return [ApprovalsFace(verb, parts.compiled(schema)) for verb, schema in SCHEMAS.items()]
 
 

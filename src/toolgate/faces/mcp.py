@@ -125,8 +125,8 @@ class Routing(Struct, frozen=True):
     """An idempotency key, which belongs into the message."""
 
 
-def make(parts: Parts) -> McpFace:
-    return McpFace(parts.text_bytes if parts.mcp_text == "reader" else None, parts.resource_at)
+def make(parts: Parts) -> list[McpFace]:
+    return [McpFace(parts.text_bytes if parts.mcp_text == "reader" else None, parts.resource_at)]
 
 
 class McpFace:

@@ -29,8 +29,8 @@ REQUEST_SCHEMA: Final = {
 _UNREAD: Final = Asked()
 
 
-def make(parts: Parts) -> MrtFace:
-    return MrtFace(parts.compiled(REQUEST_SCHEMA), text_bytes=parts.text_bytes)
+def make(parts: Parts) -> list[MrtFace]:
+    return [MrtFace(parts.compiled(REQUEST_SCHEMA), text_bytes=parts.text_bytes)]
 
 
 class MrtFace:

@@ -24,8 +24,8 @@ METHOD: Final = "mcp.tool.invoke"
 _PARSE_ERROR: Final = -32700
 
 
-def make(parts: Parts) -> RpcFace:
-    return RpcFace(parts.envelope(), parts.short_name)
+def make(parts: Parts) -> list[RpcFace]:
+    return [RpcFace(parts.envelope(), parts.short_name)]
 
 
 class RpcFace:
