@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
 from collections.abc import Iterator
 
@@ -33,3 +34,13 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _loggers() -> Iterator[None]:
+    """A command that runs in this process decides where its log goes; the next test's begins as an embedding program's does."""
+    logger = logging.getLogger("toolgate")
+    before = (list(logger.handlers), logger.propagate, logger.level)
+    yield
+    logger.handlers[:], logger.propagate = before[:2]
+    logger.setLevel(before[2])

@@ -312,13 +312,13 @@ def test_nothing_is_kept_beside_the_key_that_the_disk_may_still_lose(
 
 
 def test_a_key_directory_that_cannot_be_written_is_said_and_stops_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.written(tmp_path / "log", 1)
     shutil.rmtree(tmp_path / "audit.tips")
     (tmp_path / "audit.tips").write_text("in the way")
     ledger = world.written(tmp_path / "log", 30, clock=world.later(5), rules=RULES)
-    assert capsys.readouterr().err.count("audit.tips beside the log's key cannot be written") == 1
+    assert caplog.text.count("audit.tips beside the log's key cannot be written") == 1
     assert world.check(tmp_path / "log", ledger).good
 
 
