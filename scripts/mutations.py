@@ -45,6 +45,8 @@ EGRESS = "tests/powers/net/test_hostile.py"
 TAMPER = "tests/ledger/test_tamper.py"
 FLOODS = "tests/packs/consensus/gossip/test_floods.py"
 CLIENT = "src/toolgate/powers/mcp"
+LANES = "tests/upstreams/relay/test_lanes.py"
+QUESTIONS = "tests/upstreams/relay/test_questions.py"
 PINS = "src/toolgate/kit/pins.py"
 PIN_TESTS = "tests/kit/test_pins.py"
 STOPS = "tests/gate/authority/test_stops.py"
@@ -1221,6 +1223,55 @@ MUTATIONS = (
         "if not (call.reads and again):",
         "if not again:",
         "tests/upstreams/test_http.py::test_a_call_with_an_effect_that_met_a_forgotten_session_is_in_doubt_and_not_sent_again",
+    ),
+    Mutation(
+        "upstream: a handle is worth something to others",
+        f"{CLIENT}/relay/lanes.py",
+        "lane = self._held.get((call.caller, handle))",
+        "lane = next((each for (_, held), each in self._held.items() if held == handle), None)",
+        f"{LANES}::test_a_handle_is_worth_nothing_to_another_caller_or_tool",
+    ),
+    Mutation(
+        "upstream: one caller's lane serves another",
+        f"{CLIENT}/relay/lanes.py",
+        "return self.held is None and self.caller == call.caller and self.capabilities == call.capabilities",
+        "return self.held is None and self.capabilities == call.capabilities",
+        f"{LANES}::test_a_lane_is_used_again_by_its_caller_alone",
+    ),
+    Mutation(
+        "upstream: a question waits for ever",
+        f"{CLIENT}/relay/lanes.py",
+        "lane.held.timer = loop.call_later(HELD_S, self._expire, place)",
+        "lane.held.timer = loop.call_later(1e6, self._expire, place)",
+        f"{LANES}::test_nobody_answers_after_the_time_is_over",
+    ),
+    Mutation(
+        "upstream: one caller holds every lane",
+        f"{CLIENT}/relay/lanes.py",
+        "if own >= MAX_LANES_OF_CALLER:",
+        "if False:",
+        f"{QUESTIONS}::test_so_many_calls_of_one_caller_are_held_and_others_are_not_kept_waiting",
+    ),
+    Mutation(
+        "upstream: it asks what its row does not allow",
+        "src/toolgate/packs/upstream/asking.py",
+        "if capability not in ctx.allowed:",
+        "if False:",
+        f"{QUESTIONS}::test_a_row_that_does_not_allow_it_is_named",
+    ),
+    Mutation(
+        "upstream: it asks what the client does not declare",
+        "src/toolgate/packs/upstream/asking.py",
+        "if capability not in ctx.capabilities:",
+        "if False:",
+        f"{QUESTIONS}::test_an_upstream_that_asks_for_more_is_told_that_the_client_lacks_it",
+    ),
+    Mutation(
+        "idempotency: a call that is held frees its key",
+        f"{GATE}/idempotency.py",
+        "if ask is not None and ask.holds:",
+        "if False:",
+        f"{QUESTIONS}::test_a_call_under_an_idempotency_key_keeps_it_while_it_is_held",
     ),
     Mutation(
         "upstream: an address may turn private",

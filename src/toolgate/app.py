@@ -480,15 +480,9 @@ class Powers:
         """A call that is relayed touches nothing of ours: all of an upstream's calls share what is not their own."""
         room, deadline = self._rooms[grant.pack], self._clock.monotonic() + grant.tool.deadline_s
         if room.relaying is None:
+            compute = CallCompute(self._compute.made, deadline, grant.pack)
             room.relaying = Context(
-                caller=ticket.caller,
-                clock=self._clock,
-                deadline=deadline,
-                settings=room.settings,
-                compute=CallCompute(self._compute.made, deadline, grant.pack),
-                progress=no_progress,
-                files=self._reading,
-                stores=room.reading,
+                ticket.caller, self._clock, deadline, room.settings, compute, no_progress, self._reading, room.reading
             )
         return replace(
             room.relaying,
@@ -500,6 +494,8 @@ class Powers:
             answers=ticket.answers,
             state=ticket.state,
             capabilities=ticket.call.capabilities & grant.asks,
+            allowed=grant.asks,
+            era=ticket.call.era,
         )
 
     def check_packs(self) -> None:

@@ -38,6 +38,11 @@ class Client:
         more = {"mcp-session-id": session} if session is not None else {}
         return self._answered(self._sent("POST", method, params, more))
 
+    def ask_plainly(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Of the handshake era, by a client that takes no stream of events."""
+        more = {"accept": "application/json", "mcp-session-id": self.session or ""}
+        return self._answered(self._sent("POST", method, params, more))[2]
+
     def ask_modern(self, method: str, params: dict[str, Any] | None = None, **capabilities: Any) -> dict[str, Any]:
         return self._answered(self._modern(method, params or {}, capabilities))[2]
 

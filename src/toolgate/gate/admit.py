@@ -62,6 +62,10 @@ class Ticket(Struct, eq=False):
     """What an earlier call like it gave its client to keep, opened."""
     answers: Mapping[str, Any] = {}
     """To what that call asked; nobody's else."""
+    goes_on: str | None = None
+    """The request that is held for these answers, if one is."""
+    holds: bool = False
+    """It asked something and is held until the answer comes."""
     claim: KeyClaim | None = None
     """Of its idempotency key, which is its own."""
     repeats: str | None = None

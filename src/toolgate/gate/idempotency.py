@@ -129,7 +129,10 @@ class Idempotency(Struct, frozen=True):
         claim = ticket.claim
         assert claim is not None
         try:
-            if outcome is not None and (outcome.ending in _NOTHING_RAN or outcome.result.ask is not None):
+            ask = outcome.result.ask if outcome is not None else None
+            if ask is not None and ask.holds:
+                return  # it is under way, and its key is that of the call that goes on
+            if outcome is not None and (outcome.ending in _NOTHING_RAN or ask is not None):
                 await self.release(ticket)
                 return
             kept = None
@@ -173,6 +176,10 @@ class Idempotency(Struct, frozen=True):
         if connection.execute(sql(_CLAIM), row).rowcount == 1:
             self._check_room(ticket, connection)
             return None
+        if ticket.goes_on is not None:
+            more = {"before": ticket.goes_on, "request_id": row["request_id"], "due": row["due"]}
+            if connection.execute(sql(_GO_ON), {"place": claim.place, **more}).rowcount == 1:
+                return None
         first = connection.execute(sql(_FIND), {"place": claim.place}).mappings().one()
         if first["home"] != home:
             text = "The idempotency key was used at a server with another log key, so arguments cannot be compared."
@@ -224,6 +231,11 @@ _KEEP: Final = (
     "UPDATE idempotency_claim SET state = :state, bytes = :bytes, answer = :answer"
     " WHERE place = :place AND request_id = :request_id"
 )
+_GO_ON: Final = (
+    "UPDATE idempotency_claim SET request_id = :request_id, due_ms = :due"
+    " WHERE place = :place AND request_id = :before AND state = 'open'"
+)
+"""The claim of a call that is held for an answer becomes that of the call which brings it."""
 _FREE: Final = "DELETE FROM idempotency_claim WHERE place = :place AND request_id = :request_id"
 
 

@@ -33,7 +33,7 @@ from toolgate.gate.authority.rules import judge
 from toolgate.gate.execute import UNNAMED, Execution, Outcome, error_result, settle, settle_at_once, validated
 from toolgate.gate.floor import envelope_json, normalize_response
 from toolgate.gate.sessions.asking import fitting, kept_of
-from toolgate.gate.sessions.back_channel import MAX_ROUNDS, BackChannel
+from toolgate.gate.sessions.back_channel import MAX_ROUNDS, BackChannel, Spelt
 from toolgate.gate.sessions.seals import Seals
 from toolgate.gate.sessions.watch import Watch
 from toolgate.gate.sessions.wishes import fulfil, subscribed
@@ -128,16 +128,13 @@ class Road(Struct, frozen=True):
     async def _bridged(self, arrival: Arrival, asked: Asked, answer: Answer) -> Reply:
         """A call that asked a client of the handshake era: its answers come on a way of their own, and the call goes on with
         them. Each round is a call on the whole road."""
-        send, ticket = arrival.asking(), arrival.ticket
+        ticket = arrival.ticket
         assert ticket is not None
         assert asked.ask is not None
         try:
             for _ in range(MAX_ROUNDS):
-                if send is None:
-                    raise Refusal(Ending.CLIENT_CANNOT, _NO_STREAM, reason="client_cannot")
+                answers = await self._answered(arrival, asked.ask, answer)
                 assert answer.asks is not None
-                requests = answer.asks["inputRequests"]
-                answers = await self.back_channel.ask(ticket.caller, requests, asked.ask, send, arrival.wait)
                 call = replace(ticket.call, answers=answers, state=answer.asks["requestState"])
                 ticket = self.admission.enter(ticket.caller, call, ticket.origin, is_held=ticket.is_held)
                 arrival.ticket, ticket.asked_id = ticket, asked.id
@@ -148,6 +145,21 @@ class Road(Struct, frozen=True):
         except Refusal as refusal:
             return self.turn_away(arrival, refusal)
 
+    async def _answered(self, arrival: Arrival, spell: Spelt, answer: Answer) -> dict[str, Any]:
+        """What the client says. Raises: Refusal: it does not answer, or cannot."""
+        ticket, send = arrival.ticket, arrival.asking()
+        assert ticket is not None
+        assert answer.asks is not None
+        try:
+            if send is None:
+                raise Refusal(Ending.CLIENT_CANNOT, _NO_STREAM, reason="client_cannot")
+            requests = answer.asks["inputRequests"]
+            return await self.back_channel.ask(ticket.caller, requests, spell, send, arrival.wait)
+        except Refusal:
+            if not ticket.holds:
+                raise
+            return {}  # an upstream is in the middle of the call, and is told
+
     def _let_speak(self, arrival: Arrival, asked: Asked, ticket: Ticket) -> None:
         """What its tool logs goes to who wants to read it, by the session's level or by the message's own; and it may ask what
         the client said in its session that it can be asked."""
@@ -156,7 +168,7 @@ class Road(Struct, frozen=True):
         if ticket.grant.tool.logs and asked.log is not None and level is not None:
             ticket.call = arrival.with_log(ticket.call, asked, level)
         if asked.ask is not None and session is not None and session.capabilities:
-            ticket.call = replace(ticket.call, capabilities=frozenset(session.capabilities))
+            ticket.call = replace(ticket.call, capabilities=frozenset(session.capabilities), era="handshake")
 
     def _subscribed(self, arrival: Arrival, ticket: Ticket, answer: Answer) -> Reply:
         assert arrival.asked is not None
@@ -274,11 +286,12 @@ class Road(Struct, frozen=True):
         )
 
     def _asks(self, ticket: Ticket, ask: Ask) -> dict[str, Any]:
-        return {"inputRequests": ask.requests, "requestState": self.seals.state_of(ticket, kept_of(ask))}
+        ticket.holds = ask.holds
+        return {"inputRequests": ask.requests, "requestState": self.seals.state_of(ticket, kept_of(ask, ticket))}
 
     def _resume(self, ticket: Ticket, text: str) -> None:
         """The call goes on where an earlier one asked something. Raises: Refusal STATE_REFUSED."""
-        ticket.state, asked = self.seals.state(ticket, text)
+        ticket.state, asked, ticket.goes_on = self.seals.state(ticket, text)
         ticket.answers = fitting(ticket.call.answers, asked)
 
     async def _run(self, ticket: Ticket) -> Outcome:

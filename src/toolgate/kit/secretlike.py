@@ -1,10 +1,13 @@
-"""What looks like a secret: for files in which none should stand, and for moving those that do."""
+"""What looks like a secret: for files in which none should stand, for moving those that do, and for forms that ask for one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from math import log2
-from typing import Final
+from typing import Any, Final
+
+from toolgate.kit.foreignschema import ForeignSchema, SchemaFault
 
 _REFERENCE: Final = re.compile(r"(env|file):[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _KNOWN: Final = re.compile(
@@ -18,6 +21,9 @@ _BITS: Final = 3.5
 _NAMED: Final = re.compile(
     r"token|secret|passw|api.?key|apikey|credential|private.?key|authorization|(^|_)(key|pat|auth)$", re.IGNORECASE
 )
+
+
+NO_SECRETS: Final = "a form asks for fields, and never for a secret"
 
 
 def is_reference(text: str) -> bool:
@@ -43,3 +49,36 @@ def is_named_secret(name: str) -> bool:
 def _bits(text: str) -> float:
     shares = [text.count(char) / len(text) for char in set(text)]
     return -sum(share * log2(share) for share in shares)
+
+
+def form_fault(params: Mapping[str, Any]) -> str | None:
+    """Why this form may not be shown to a person; None: it may. What is filled in is read by the client and its model: no place
+    for a secret."""
+    schema = params.get("requestedSchema")
+    if not isinstance(params.get("message"), str) or not isinstance(schema, Mapping):
+        return "a question needs a message and a requestedSchema"
+    if not isinstance(schema.get("properties"), Mapping) or any(_is_secret(*field) for field in _fields(schema)):
+        return NO_SECRETS
+    try:
+        ForeignSchema(schema)
+    except SchemaFault:
+        return "the requestedSchema is no usable JSON Schema"
+    return None
+
+
+def _fields(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Every property with its schema, however deep: strict JSON has an end to its depth."""
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        for name, field in properties.items() if isinstance(properties, Mapping) else ():
+            yield str(name), field
+        for part in schema.values():
+            yield from _fields(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _fields(part)
+
+
+def _is_secret(name: str, field: Any) -> bool:
+    title, form = (field.get("title"), field.get("format")) if isinstance(field, Mapping) else (None, None)
+    return is_named_secret(name) or (isinstance(title, str) and is_named_secret(title)) or form == "password"

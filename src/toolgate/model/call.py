@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from toolgate.model.mcpwire import Era
     from toolgate.model.tool import Level
 
 FaceName = Literal["mcp", "mrt", "rpc", "cli", "metrics", "approvals"]
@@ -99,5 +100,7 @@ class Call(Struct, frozen=True):
     """What that call gave the client to keep, sealed. Without it there are no answers."""
     capabilities: frozenset[str] = frozenset()
     """What may be asked of the client, as it says itself."""
+    era: Era = "modern"
+    """Of the client, as far as it can be asked: in the handshake era it is, within its call."""
     idempotency_key: str | None = None
     """The same caller's calls of a tool with an effect under one key are one call: `toolgate.gate.idempotency`."""

@@ -41,6 +41,8 @@ RESERVED_META: Final = re.compile(r"(?:[^/]*\.)?(?:modelcontextprotocol|mcp)(?:\
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+NOT_ANSWERED: Final = -1
+"""What the protocol says for a person who refuses."""
 MODERN_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 """Only a server of the modern era says these, so whoever does is not asked again in the other."""
 
@@ -66,9 +68,23 @@ class RelayedCall(Struct, frozen=True):
     step: Callable[[Any], None] | None = None
     """Told of each step of its progress."""
     capabilities: Mapping[str, Any] = NOTHING
-    """What may be asked of the caller's client. In the modern era each call says it; in the other nothing may be asked."""
+    """What may be asked of the caller's client. In the modern era each call says it; in the other a connection does, for good."""
+    caller: str = ""
+    """Whose call it is: a connection on which it may be asked something is shared with nobody."""
+    era: Era = "modern"
+    """Of the caller's client: an upstream of both eras is asked in the same."""
     log: Callable[[Any, Any], None] | None = None
     """Told of what is logged on the way (level, data), where it is sure that it belongs to this call."""
+
+
+class RefusedQuestion(Struct, frozen=True):
+    """Why an upstream gets no answer to what it asks of a caller."""
+
+    code: int
+    reason: str
+    """A stable word, for the log."""
+    text: str
+    """Told to the upstream."""
 
 
 def era_of(version: str) -> Era | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from toolgate.model.call import Caller
     from toolgate.model.clock import Clock
+    from toolgate.model.mcpwire import Era
     from toolgate.model.offers import Prompt, Resource
     from toolgate.model.powers import Buses, Compute, Egress, Jobs, ReadFiles, Secrets, SigningKeys, Stores, WriteFiles
 
@@ -78,6 +79,10 @@ class Result(Struct, frozen=True):
     """The call cannot go on without the client: see `Ask`."""
 
 
+MAX_ASKED_BYTES: Final = 8192
+"""All that one call asks at a time. It travels to the client twice, and back once."""
+
+
 class Ask(Struct, frozen=True):
     """What a call needs of its client before it can be answered. The client calls again with the answers, and the handler
     finds them in `ctx.answers`. A tool declares what it asks for (`Tool.asks`), and its row in the manifest must allow it."""
@@ -86,6 +91,8 @@ class Ask(Struct, frozen=True):
     """By a name of the tool's own: `{"method": "elicitation/create", "params": {...}}`."""
     state: Any = None
     """Comes back as `ctx.state`. The client carries it, sealed: it can neither read nor change it."""
+    holds: bool = False
+    """What has begun goes on at an upstream that waits for the answer: one that refuses to answer is told to the tool, too."""
 
 
 class Foreign(Struct, frozen=True):
@@ -142,6 +149,10 @@ class Context(Struct, frozen=True):
     """Of the same `Ask`."""
     capabilities: frozenset[str] = frozenset()
     """What may be asked of this client in this call: of `ASKING`, what it declares."""
+    allowed: frozenset[str] = frozenset()
+    """Of `ASKING`, what the tool's row allows, whatever the client declares."""
+    era: Era = "modern"
+    """Of the client, as far as it can be asked."""
     holdings: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """What this caller may call, as the manifest in force has it: name, kind, tier, hint, summary, effect."""
     environment: Callable[[], str] = lambda: "local"

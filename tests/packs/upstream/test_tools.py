@@ -17,7 +17,7 @@ from toolgate.config import load_settings
 from toolgate.enabled import Enabled, enabled_packs, with_made
 from toolgate.errors import StartRefused
 from toolgate.kit.pins import Offer, pin_of
-from toolgate.model.call import no_log, no_progress
+from toolgate.model.call import Caller, no_log, no_progress
 from toolgate.model.clock import SystemClock
 from toolgate.model.mcpwire import RelayedCall
 from toolgate.model.tool import Pack
@@ -41,6 +41,9 @@ class Recording:
         self.sent = asdict(call)
         return Response(1, {"content": []}, b'{"content":[]}')
 
+    async def go_on(self, call: RelayedCall, handle: str, result: Any, **how: Any) -> Response:
+        raise AssertionError
+
     async def follow(self, place: str, uri: str, seconds: float) -> str:
         raise AssertionError
 
@@ -55,6 +58,8 @@ class Asked:
     trace: ClassVar = {"traceparent": "p"}
     state = None
     capabilities: ClassVar[frozenset[str]] = frozenset()
+    caller = Caller("k1", "admin")
+    era = "modern"
 
 
 def test_an_argument_that_a_header_repeats_is_sent_as_one_and_clients_are_not_told_of_it() -> None:

@@ -14,6 +14,8 @@ from tests.offers.client import Client
 
 WHOLE = Path(__file__).parent / "whole.py"
 ERAS = ("2025-11-25", "2026-07-28")
+BOTH = "both"
+WAYS = ("http", "stdio")
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
@@ -26,6 +28,16 @@ def whole(era: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
         finally:
             process.kill()
+
+
+@contextmanager
+def upstream(era: str, way: str) -> Iterator[dict[str, Any]]:
+    """The settings of such a server: over HTTP, or over pipes."""
+    if way == "stdio":
+        yield {"command": [sys.executable, str(WHOLE), era, "stdio"]}
+    else:
+        with whole(era) as url:
+            yield {"url": url}
 
 
 class Gate:

@@ -11,35 +11,28 @@ import pytest
 
 from tests.offers.client import GREETING, Client
 from tests.upstreams.homes import adopting_home
-from tests.upstreams.relay.gates import ERAS, Gate, whole
+from tests.upstreams.relay.gates import BOTH, ERAS, WAYS, Gate, upstream, whole
+from tests.upstreams.relay.talking import ANSWERS, ASKING, EVERYTHING, METHODS, call, converse, refused_questions
 
 HANDSHAKE, MODERN = ERAS
-ASKING = {"sample": "sampling", "elicit": "elicitation", "roots": "roots"}
-ANSWERS: dict[str, Any] = {
-    "sample": {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"},
-    "elicit": {"action": "accept", "content": {"name": "Ada"}},
-    "roots": {"roots": [{"uri": "file:///home"}]},
-}
-EVERYTHING = {"sampling": {}, "elicitation": {}, "roots": {}}
+UPSTREAMS = [(era, way) for era in (*ERAS, BOTH) for way in WAYS]
 
 
 class EraGate(Gate):
     upstream: str = ""
+    way: str = ""
 
 
-@pytest.fixture(scope="module", params=ERAS)
+@pytest.fixture(scope="module", params=UPSTREAMS, ids=" ".join)
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraGate]:
-    asks = {f"up_{tool}": [capability] for tool, capability in ASKING.items()} | {"up_pry": ["elicitation"]}
-    with whole(request.param) as url:
-        home = adopting_home(tmp_path_factory.mktemp("eras") / "home", {"up": {"url": url}}, asks=asks)
+    asks = {f"up_{tool}": [capability] for tool, capability in ASKING.items()}
+    asks |= {"up_pry": ["elicitation"], "up_press": ["elicitation"]}
+    with upstream(*request.param) as table:
+        home = adopting_home(tmp_path_factory.mktemp("eras") / "home", {"up": table}, asks=asks)
         with home.serving() as server:
             made = EraGate(home, server)
-            made.upstream = request.param
+            made.upstream, made.way = request.param
             yield made
-
-
-def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": f"up_{tool}", "arguments": arguments}
 
 
 def called(gate: EraGate, era: str, tool: str, **meta: Any) -> dict[str, Any]:
@@ -63,8 +56,10 @@ def test_steps_of_a_call_reach_its_client(gate: EraGate, era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 def test_what_is_logged_on_the_way_reaches_who_wants_to_read_it(gate: EraGate, era: str) -> None:
     level = {"io.modelcontextprotocol/logLevel": "info"} if era == MODERN else {}
-    notes = called(gate, era, "logs", **level)["notes"]
-    assert [each["params"]["data"] for each in notes] == ["said info", "said error"]
+    notes = called(gate, era, "logs", **level).get("notes", [])
+    # On a pipe a message names no call: what may be another caller's is told to nobody.
+    expected = ["said info", "said error"] if gate.way == "http" else []
+    assert [each["params"]["data"] for each in notes] == expected
 
 
 def test_a_modern_client_that_does_not_ask_for_logs_gets_none(gate: EraGate) -> None:
@@ -73,50 +68,39 @@ def test_a_modern_client_that_does_not_ask_for_logs_gets_none(gate: EraGate) -> 
 
 @pytest.mark.parametrize("tool", ASKING)
 @pytest.mark.parametrize("era", ERAS)
-def test_a_question_to_the_client_is_relayed_or_refused_by_name(gate: EraGate, era: str, tool: str) -> None:
-    if era == MODERN and gate.upstream == MODERN:
-        asked = gate.client().ask_modern("tools/call", call(tool), **EVERYTHING)["result"]
-        assert asked["resultType"] == "input_required"
-        record = gate.home.calls()[-1]
-        assert (record["asked"], record["upstream"]) == ([asked["inputRequests"]["it"]["method"]], "up")
-        again = {**call(tool), "inputResponses": {"it": ANSWERS[tool]}, "requestState": asked["requestState"]}
-        answer = gate.client().ask_modern("tools/call", again, **EVERYTHING)["result"]
-        assert json.loads(answer["content"][0]["text"]) == ANSWERS[tool]
-        return
-    if era == MODERN:
-        result = gate.client().ask_modern("tools/call", call(tool), **EVERYTHING)["result"]
-        said = (
-            f"the client cannot do {ASKING[tool]}"  # of that era no connection declares what one caller of many can do
-        )
-    else:
-        result = gate.client().greet().ask("tools/call", call(tool))["result"]
-        said = (
-            f"needs {ASKING[tool]}: the client must declare it" if gate.upstream == MODERN else "the client cannot do"
-        )
-    assert result["isError"] is True
-    assert said in result["content"][0]["text"]
+def test_a_question_of_an_upstream_reaches_the_client_and_its_answer_the_upstream(
+    gate: EraGate, era: str, tool: str
+) -> None:
+    question, result = converse(gate.client(), era, call(tool), ANSWERS[tool])
+    assert question["method"] == METHODS[tool]
+    assert json.loads(result["content"][0]["text"]) == ANSWERS[tool]
+    rounds = [each for each in gate.home.calls() if each["event"] == "outcome" and each.get("upstream") == "up"][-2:]
+    assert [each.get("asked") for each in rounds] == [[question["method"]], None]
 
 
-modern_upstream = pytest.mark.parametrize("gate", [MODERN], indirect=True)
-
-
-@modern_upstream
 @pytest.mark.parametrize("tool", ASKING)
-def test_a_client_of_the_handshake_era_is_asked_on_the_stream_of_its_call(gate: EraGate, tool: str) -> None:
-    client = gate.client()
-    client.ask("initialize", {**GREETING, "capabilities": EVERYTHING})
-    with client.calling("tools/call", call(tool)) as heard:
-        asked = next(heard)
-        assert asked["method"] == {"sampling": "sampling/createMessage", "elicitation": "elicitation/create"}.get(
-            ASKING[tool], "roots/list"
-        )
-        stranger = gate.client("builder")
-        stranger.respond(asked["id"], {"action": "accept", "content": {"name": "Mallory"}})
-        client.respond(asked["id"], ANSWERS[tool])
-        answer = next(heard)
-    assert json.loads(answer["result"]["content"][0]["text"]) == ANSWERS[tool]
-    rounds = [each for each in gate.home.calls() if each["event"] == "outcome"][-2:]
-    assert [each.get("asked") for each in rounds] == [[asked["method"]], None]
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_lacks_what_is_asked_is_named(gate: EraGate, era: str, tool: str) -> None:
+    if era == MODERN:
+        answer = gate.client().ask_modern("tools/call", call(tool))
+    else:
+        answer = gate.client().greet().ask("tools/call", call(tool))
+    words = [f"needs {ASKING[tool]}: the client must declare it", f"the client cannot do {ASKING[tool]}"]
+    assert any(each in json.dumps(answer) for each in words)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_upstream_of_both_eras_is_asked_in_that_of_the_caller(gate: EraGate, era: str) -> None:
+    """The tool knows the way of the handshake era only."""
+    if gate.upstream == MODERN or (gate.upstream == BOTH and era == MODERN):
+        answer = called(gate, era, "press")
+        assert "there is no back-channel" in json.dumps(answer)
+    else:
+        _, result = converse(gate.client(), era, call("press"), ANSWERS["elicit"])
+        assert json.loads(result["content"][0]["text"]) == ANSWERS["elicit"]
+
+
+modern_upstream = pytest.mark.parametrize("gate", [(MODERN, "http")], indirect=True, ids=["modern"])
 
 
 @modern_upstream
@@ -128,19 +112,20 @@ def test_a_client_that_refuses_to_answer_ends_its_call(gate: EraGate) -> None:
         assert "The client refused to answer" in json.dumps(next(heard))
 
 
-@modern_upstream
 def test_a_person_is_told_whose_question_it_is(gate: EraGate) -> None:
-    asked = gate.client().ask_modern("tools/call", call("elicit"), **EVERYTHING)["result"]["inputRequests"]["it"]
+    asked, _ = converse(gate.client(), MODERN, call("elicit"), ANSWERS["elicit"])
     assert asked["params"]["message"] == "The server up asks: Your name?"
-    sampled = gate.client().ask_modern("tools/call", call("sample"), **EVERYTHING)["result"]["inputRequests"]["it"]
+    sampled, _ = converse(gate.client(), MODERN, call("sample"), ANSWERS["sample"])
     assert "asked by the MCP server up, not by the user" in sampled["params"]["systemPrompt"]
 
 
-@modern_upstream
 def test_a_form_never_asks_for_a_secret(gate: EraGate) -> None:
+    """In the one era the call ends; in the other the upstream is told, and says it in its own words."""
     result = gate.client().ask_modern("tools/call", call("pry"), **EVERYTHING)["result"]
     assert result["isError"] is True
     assert "never for a secret" in result["content"][0]["text"]
+    if gate.upstream == HANDSHAKE:
+        assert refused_questions(gate.home)[-1] == ("pry", "elicitation/create", "secret_form")
 
 
 @modern_upstream

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from tests.offers.client import Client
 from tests.upstreams.homes import adopting_home
-from tests.upstreams.relay.gates import ERAS, Gate, whole
+from tests.upstreams.relay.gates import ERAS, WAYS, Gate, upstream, whole
 from toolgate.kit.pins import pinned, read_pin
 from toolgate.upstreams import pin_path
 
 
-@pytest.fixture(scope="module", params=ERAS)
+@pytest.fixture(scope="module", params=[(era, way) for era in ERAS for way in WAYS], ids=" ".join)
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    with whole(request.param) as url:
-        home = adopting_home(tmp_path_factory.mktemp("whole") / "home", {"up": {"url": url}}, roles=("admin",))
+    with upstream(*request.param) as table:
+        home = adopting_home(tmp_path_factory.mktemp("whole") / "home", {"up": table}, roles=("admin",))
         with home.serving() as server:
             yield Gate(home, server)
 

@@ -1,6 +1,7 @@
-"""An MCP server over HTTP with every feature of the protocol, of one era: `python whole.py ERA` prints its port.
+"""An MCP server with every feature of the protocol, of one era or of `both`: `python whole.py ERA` prints its port,
+`python whole.py ERA stdio` speaks over its pipes.
 
-Plain Python, one thread a request. In the handshake era it asks its client on the stream of the call; in the modern one its
+Plain Python, one thread a request. In the handshake era it asks its client in the middle of the call; in the modern one its
 answer is `input_required`. Both need what the client has declared.
 """
 
@@ -39,7 +40,15 @@ ASKS = {
     ),
     "roots": ("roots", "roots/list", {}),
 }
-PLAIN = ("echo", "link", "logs", "steps", "touch")
+ASKS["press"] = ASKS["elicit"]
+"""Knows the way of the handshake era only."""
+OVERREACHES = "overreach"
+"""Asks for sampling, whatever was declared."""
+TWICE = "twice"
+"""Asks two things at once."""
+STALLS = "stall"
+"""Does not answer."""
+PLAIN = ("echo", "link", "logs", "steps", "touch", OVERREACHES, TWICE, STALLS)
 NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -55,7 +64,8 @@ class State:
 
     def __init__(self, era: str) -> None:
         self.era = era
-        self.client: dict[str, Any] = {}
+        self.clients: dict[str, dict[str, Any]] = {}
+        """What the client of each session has declared."""
         self.answers: dict[str, queue.Queue[Any]] = {}
         self.streams: list[tuple[queue.Queue[Any], set[str], Any]] = []
         """Each with the addresses that it wants and the id of its request."""
@@ -70,12 +80,14 @@ class State:
 
     def touch(self, uri: str) -> None:
         for stream, uris, number in list(self.streams):
-            if uri in (uris if self.era == MODERN else self.subscribed):
+            if uri in (self.subscribed if number is None else uris):
                 meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
                 stream.put({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})
 
 
-class Handler(BaseHTTPRequestHandler):
+class HttpHandler(BaseHTTPRequestHandler):
+    """How messages come and go over HTTP."""
+
     protocol_version = "HTTP/1.1"
     state: State
 
@@ -86,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.state.era == MODERN:
             self.plain(405, {})
             return
-        self.follow(set(), None)
+        self.answering().follow(set(), None)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -98,11 +110,14 @@ class Handler(BaseHTTPRequestHandler):
         elif "id" not in message:
             self.plain(202, None)
         else:
-            self.message, self.params = message, message.get("params", {})
-            self.meta = self.params.get("_meta", {})
-            self.handle_method(message["method"])
+            self.answering().handle(message)
 
-    # Sending
+    def answering(self) -> Answering:
+        self.streaming = False
+        return Answering(self.state, self, self.headers.get("mcp-session-id", ""))
+
+    def greeted(self, answer: dict[str, Any], session: str) -> None:
+        self.plain(200, answer, {"mcp-session-id": session})
 
     def plain(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
         data = b"" if value is None else json.dumps(value).encode()
@@ -127,16 +142,50 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
         self.wfile.flush()
 
-    def done(self, **members: Any) -> None:
-        answer = {"jsonrpc": "2.0", "id": self.message["id"], **members}
+    def last(self, answer: dict[str, Any], status: int) -> None:
         if self.streaming:
             self.event(answer)
             self.wfile.write(b"0\r\n\r\n")
         else:
-            self.plain(200, answer)
+            self.plain(status, answer)
+
+
+class Pipe:
+    """And over pipes: a line each."""
+
+    lock = threading.Lock()
+
+    def event(self, message: dict[str, Any]) -> None:
+        with self.lock:
+            print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+    def last(self, answer: dict[str, Any], status: int) -> None:
+        self.event(answer)
+
+    def greeted(self, answer: dict[str, Any], session: str) -> None:
+        self.event(answer)
+
+
+class Answering:
+    """One request, and what is answered to it."""
+
+    def __init__(self, state: State, way: HttpHandler | Pipe, session: str) -> None:
+        self.state, self.way, self.session = state, way, session
+
+    def handle(self, message: dict[str, Any]) -> None:
+        self.message, self.params = message, message.get("params", {})
+        self.meta = self.params.get("_meta", {})
+        self.modern = f"{META}protocolVersion" in self.meta
+        self.handle_method(message["method"])
+
+    def event(self, message: dict[str, Any]) -> None:
+        self.way.event(message)
+
+    def done(self, status: int = 200, **members: Any) -> None:
+        self.way.last({"jsonrpc": "2.0", "id": self.message["id"], **members}, status)
 
     def result(self, value: dict[str, Any]) -> None:
-        self.done(result={"resultType": "complete", **value} if self.state.era == MODERN else value)
+        self.done(result={"resultType": "complete", **value} if self.modern else value)
 
     def error(self, code: int, text: str, **data: Any) -> None:
         self.done(error={"code": code, "message": text, **({"data": data} if data else {})})
@@ -145,7 +194,6 @@ class Handler(BaseHTTPRequestHandler):
         self.result({"content": [{"type": "text", "text": text}], **more})
 
     def follow(self, uris: set[str], number: Any) -> None:
-        self.streaming = False
         stream: queue.Queue[Any] = queue.Queue()
         if number is None:
             stream.put({"method": "notifications/message", "params": {"level": "debug", "data": "open"}})
@@ -164,22 +212,25 @@ class Handler(BaseHTTPRequestHandler):
     # Answering
 
     def handle_method(self, method: str) -> None:
-        modern = self.state.era == MODERN
-        if method == "server/discover" and modern:
-            self.result({"supportedVersions": [MODERN], "capabilities": CAPABILITIES})
-        elif method == "initialize" and not modern:
-            self.state.client = self.params["capabilities"]
-            hello = {"protocolVersion": HANDSHAKE, "capabilities": CAPABILITIES}
-            hello["serverInfo"] = {"name": "whole", "version": "1"}
-            answer = {"jsonrpc": "2.0", "id": self.message["id"], "result": hello}
-            self.plain(200, answer, {"mcp-session-id": "one"})
-        elif (handler := getattr(self, "on_" + method.replace("/", "_"), None)) is not None:
-            handler()
+        other = HANDSHAKE if self.modern else MODERN
+        handler = getattr(self, "on_" + method.replace("/", "_"), None)
+        if handler is None or self.state.era == other or (method == "server/discover") > self.modern:
+            status = 404 if self.state.era == MODERN else 200
+            self.done(status, error={"code": -32601, "message": "Method not found"})
         else:
-            self.plain(404 if modern else 200, self._unknown())
+            handler()
 
-    def _unknown(self) -> dict[str, Any]:
-        return {"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": -32601, "message": "Method not found"}}
+    def on_server_discover(self) -> None:
+        self.result({"supportedVersions": [MODERN], "capabilities": CAPABILITIES})
+
+    def on_initialize(self) -> None:
+        session = self.state.next_id() if isinstance(self.way, HttpHandler) else ""
+        self.state.clients[session] = self.params["capabilities"]
+        hello = {"protocolVersion": HANDSHAKE, "capabilities": CAPABILITIES}
+        hello["serverInfo"] = {"name": "whole", "version": "1"}
+        self.way.greeted({"jsonrpc": "2.0", "id": self.message["id"], "result": hello}, session)
+        if isinstance(self.way, Pipe):
+            threading.Thread(target=self.follow, args=(set(), None), daemon=True).start()
 
     def on_tools_list(self) -> None:
         tools = [{"name": name, "description": f"Does {name}.", "inputSchema": OPEN} for name in (*PLAIN, *ASKS)]
@@ -207,7 +258,7 @@ class Handler(BaseHTTPRequestHandler):
     def on_resources_read(self) -> None:
         uri = self.params["uri"]
         if uri == "note://missing":
-            self.error(-32602 if self.state.era == MODERN else -32002, "Resource not found")
+            self.error(-32602 if self.modern else -32002, "Resource not found")
         else:
             self.result({"contents": [{"uri": uri, "text": f"At {uri}."}], "ttlMs": 5000, "cacheScope": "public"})
 
@@ -233,13 +284,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def on_tools_call(self) -> None:
         name, arguments = self.params["name"], self.params.get("arguments", {})
-        if name in ASKS:
+        if name in ASKS and not (name == "press" and self.modern):
             self.ask(*ASKS[name])
+        elif name in ("press", OVERREACHES, TWICE, STALLS):
+            self.misbehave(name)
         elif name == "link":
             links = [{"type": "resource_link", "uri": uri, "name": "n"} for uri in (NOTE, "https://example.com/page")]
             self.result({"content": [*links, {"type": "resource", "resource": {"uri": NOTE, "text": NOTE}}]})
         elif name == "logs":
-            if self.state.era == HANDSHAKE or f"{META}logLevel" in self.meta:
+            if not self.modern or f"{META}logLevel" in self.meta:
                 for level in ("debug", "info", "error"):
                     self.event({"method": "notifications/message", "params": {"level": level, "data": f"said {level}"}})
             self.text("logged")
@@ -255,9 +308,20 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.text(str(arguments.get("text", "")))
 
+    def misbehave(self, name: str) -> None:
+        if name == STALLS:
+            threading.Event().wait(WAIT_S)
+        elif self.modern:
+            self.text("there is no back-channel", isError=True)
+        elif name == OVERREACHES:
+            self.told(self.put(*ASKS["sample"][1:]))
+        else:
+            both = self.put(*ASKS["elicit"][1:]), self.put(*ASKS["roots"][1:])
+            self.text(json.dumps([each.get(timeout=WAIT_S).get("result") for each in both]))
+
     def ask(self, capability: str, method: str, params: dict[str, Any]) -> None:
         """In the words of its era."""
-        if self.state.era == MODERN:
+        if self.modern:
             declared = self.meta[f"{META}clientCapabilities"]
             if "inputResponses" in self.params:
                 if self.params.get("requestState") != "kept":
@@ -270,12 +334,19 @@ class Handler(BaseHTTPRequestHandler):
                 asked = {"it": {"method": method, "params": params}}
                 self.done(result={"resultType": "input_required", "inputRequests": asked, "requestState": "kept"})
             return
-        if capability not in self.state.client:
+        if capability not in self.state.clients[self.session]:
             self.text(f"the client cannot do {capability}", isError=True)
             return
+        self.told(self.put(method, params))
+
+    def put(self, method: str, params: dict[str, Any]) -> queue.Queue[Any]:
+        """A question, and where its answer will be."""
         number = self.state.next_id()
         waiting = self.state.answers[number] = queue.Queue()
         self.event({"id": number, "method": method, "params": params})
+        return waiting
+
+    def told(self, waiting: queue.Queue[Any]) -> None:
         said = waiting.get(timeout=WAIT_S)
         if "error" in said:
             self.text(f"refused: {said['error']['message']}", isError=True)
@@ -287,8 +358,20 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
+def serve_pipes(state: State) -> None:
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "method" not in message:
+            state.answers.pop(message["id"]).put(message)
+        elif "id" in message:
+            threading.Thread(target=Answering(state, Pipe(), "").handle, args=(message,), daemon=True).start()
+
+
 if __name__ == "__main__":
-    Handler.state = State(sys.argv[1])
-    server = Server(("127.0.0.1", 0), Handler)
+    if "stdio" in sys.argv:
+        serve_pipes(State(sys.argv[1]))
+        sys.exit()
+    HttpHandler.state = State(sys.argv[1])
+    server = Server(("127.0.0.1", 0), HttpHandler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

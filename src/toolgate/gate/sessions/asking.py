@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import Ending, Refusal
 from toolgate.gate.validate import compile_schema
-from toolgate.kit.secretlike import is_named_secret
+from toolgate.kit.secretlike import form_fault
 from toolgate.model import strictjson
-from toolgate.model.tool import ASKING, Ask
+from toolgate.model.tool import ASKING, MAX_ASKED_BYTES, Ask
 
 if TYPE_CHECKING:
-    from toolgate.gate.admit import Grant
+    from toolgate.gate.admit import Grant, Ticket
     from toolgate.model.call import Call
 
 MAX_REQUESTS: Final = 8
-MAX_ASKED_BYTES: Final = 8192
-"""All that one call asks. It travels to the client twice, and back once."""
 MAX_STATE_BYTES: Final = 2048
 _CAPABILITY: Final = {method: name for name, method in ASKING.items()}
 _TEXT: Final = {"type": "string", "maxLength": 65_536}
@@ -71,15 +69,10 @@ def _request_fault(request: Any, grant: Grant) -> str | None:
 
 
 def _form_fault(params: Mapping[str, Any]) -> str | None:
-    """A form is filled in by a person and read by the client and its model: no place for a secret."""
-    schema = params.get("requestedSchema")
-    if not isinstance(params.get("message"), str) or not isinstance(schema, Mapping):
-        return "a question needs a message and a requestedSchema"
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or any(is_named_secret(str(name)) for name in properties):
-        return "a form asks for fields, and never for a secret"
+    if (fault := form_fault(params)) is not None:
+        return fault
     try:
-        compile_schema(schema)
+        compile_schema(params["requestedSchema"])
     except ValueError:
         return "the requestedSchema is no usable JSON Schema"
     return None
@@ -91,9 +84,11 @@ def undeclared(ask: Ask, call: Call) -> list[str]:
     return sorted(needed - call.capabilities)
 
 
-def kept_of(ask: Ask) -> list[Any]:
-    """What the client carries, sealed, until it calls again: the state, and what was asked."""
-    return [ask.state, {name: [each["method"], _schema_of(each)] for name, each in ask.requests.items()}]
+def kept_of(ask: Ask, ticket: Ticket) -> list[Any]:
+    """What the client carries, sealed, until it calls again: the state, what was asked, and which request is held for it. Who
+    holds a request hears whatever was filled in, as from a client of its own, and judges by its own form."""
+    asked = {name: [each["method"], None if ask.holds else _schema_of(each)] for name, each in ask.requests.items()}
+    return [ask.state, asked, ticket.ids.request if ask.holds else None]
 
 
 def _schema_of(request: Mapping[str, Any]) -> Any:

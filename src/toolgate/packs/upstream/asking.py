@@ -1,8 +1,9 @@
-"""Questions of an upstream to the client of a call (revision 2026-07-28): relayed, and labelled with whose they are.
+"""Questions of an upstream to the client of a call: relayed, and labelled with whose they are.
 
-An upstream is told only what the client declares and the row allows (`x-asks`). Its state is kept in ours, sealed to the caller,
-the tool, the arguments and the pin (`gate/sessions/seals.py`): upstreams see one credential for all callers, so nobody else can
-tell whose state it is.
+An upstream is told only what the client declares and the row allows (`x-asks`). In revision 2026-07-28 its question is a result,
+with a state that is kept in ours, sealed to the caller, the tool, the arguments and the pin (`gate/sessions/seals.py`): upstreams
+see one credential for all callers, so nobody else can tell whose state it is. In the handshake era it asks in the middle of the
+call, which is held (`powers/mcp/relay/lanes.py`); what is sealed then is the handle of it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,78 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolgate.errors import Ending, UpstreamFailed
-from toolgate.model.mcpwire import MISSING_CAPABILITY
-from toolgate.model.tool import ASKING, Ask, Context, Result
-from toolgate.packs.upstream.making import RelayedError
+from toolgate.kit.secretlike import NO_SECRETS, form_fault
+from toolgate.model import strictjson
+from toolgate.model.mcpwire import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    NOT_ANSWERED,
+    RefusedQuestion,
+)
+from toolgate.model.tool import ASKING, MAX_ASKED_BYTES, Ask, Context, Result
+from toolgate.packs.upstream.making import Relayed, RelayedError, RelayedQuestion
 
 ASKS: Final = tuple(ASKING)
 _COMPLETE, _INPUT_REQUIRED = "complete", "input_required"
+_HELD, _QUESTION = "held", "question"
+_NO_ANSWER: Final = "The caller's client did not answer, or takes no stream of events on which it could be asked."
+ROOM_FOR_LABEL: Final = 512
+"""Bytes of a question that say whose it is."""
 
 
 def resumed(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
     """The parameters of a call, with the answers to what it asked before."""
-    if ctx.state is None:
+    if ctx.state is None or _HELD in ctx.state:
         return params
     state = ctx.state["upstream"]
     return {**params, "inputResponses": dict(ctx.answers)} | ({} if state is None else {"requestState": state})
+
+
+def held_by(ctx: Context) -> str | None:
+    """The handle of the call that waits for these answers; None: none does."""
+    held: str | None = ctx.state.get(_HELD) if ctx.state is not None else None
+    return held
+
+
+def answer_of(ctx: Context) -> tuple[Any, RefusedQuestion | None]:
+    """What the client said to the question of a call that is held."""
+    if _QUESTION in ctx.answers:
+        return ctx.answers[_QUESTION], None
+    return None, RefusedQuestion(NOT_ANSWERED, "client_refused", _NO_ANSWER)
+
+
+def question_fault(question: RelayedQuestion, ctx: Context) -> RefusedQuestion | None:
+    """Why the client is not asked this, and which side it is that lacks something; None: it is asked."""
+    capability = next((name for name, method in ASKING.items() if method == question.method), None)
+    if capability is None:
+        return RefusedQuestion(METHOD_NOT_FOUND, "unknown_method", "Method not found")
+    if capability not in ctx.allowed:
+        text = f"The tool's row in the gate's policy does not allow {capability} (x-asks)."
+        return RefusedQuestion(METHOD_NOT_FOUND, "not_allowed", text)
+    if capability not in ctx.capabilities:
+        text = f"The caller's client does not declare {capability}."
+        return RefusedQuestion(METHOD_NOT_FOUND, "not_declared", text)
+    fault = form_fault(question.params) if capability == "elicitation" else None
+    if len(strictjson.dumps(question.params)) > MAX_ASKED_BYTES - ROOM_FOR_LABEL:
+        fault = f"a question has at most {MAX_ASKED_BYTES - ROOM_FOR_LABEL} bytes"
+    if fault is None:
+        return None
+    return RefusedQuestion(
+        INVALID_PARAMS, "secret_form" if fault == NO_SECRETS else "bad_question", f"Refused: {fault}."
+    )
+
+
+def held_question(answered: Relayed, upstream: str) -> Result:
+    """What the upstream asks in the middle of a call that is held for the answer."""
+    assert answered.question is not None
+    request = {"method": answered.question.method, "params": _plain(answered.question.params)}
+    return Result(ask=Ask({_QUESTION: _labelled(request, upstream)}, {_HELD: answered.handle}, holds=True))
+
+
+def _plain(params: dict[str, Any]) -> dict[str, Any]:
+    """Without what belongs to the other hop: its token for progress, its task."""
+    return {key: value for key, value in params.items() if key not in ("_meta", "task")}
 
 
 def mirrored_capabilities(ctx: Context) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from toolgate.errors import ToolError
 from toolgate.kit.pins import Pin
-from toolgate.model.mcpwire import INVALID_PARAMS, RelayedCall
+from toolgate.model.mcpwire import INVALID_PARAMS, RefusedQuestion, RelayedCall
 from toolgate.model.tool import Context, Foreign
 from toolgate.packs.upstream.addresses import Rewriting
 
@@ -39,6 +39,13 @@ class RelayedError(Protocol):
     def data(self) -> Any: ...
 
 
+class RelayedQuestion(Protocol):
+    @property
+    def method(self) -> str: ...
+    @property
+    def params(self) -> dict[str, Any]: ...
+
+
 class Relayed(Protocol):
     """What an upstream answered: a result with the bytes it came in, or an error of the protocol."""
 
@@ -48,6 +55,15 @@ class Relayed(Protocol):
     def raw(self) -> bytes: ...
     @property
     def error(self) -> RelayedError | None: ...
+    @property
+    def question(self) -> RelayedQuestion | None:
+        """In place of both: the call goes on when it is answered (`Relay.go_on`)."""
+        ...
+
+    @property
+    def handle(self) -> str:
+        """Of the question."""
+        ...
 
 
 class Relay(Protocol):
@@ -55,6 +71,12 @@ class Relay(Protocol):
 
     async def request(self, call: RelayedCall, *, seconds: float) -> Relayed:
         """Raises: UpstreamFailed, ToolError."""
+        ...
+
+    async def go_on(
+        self, call: RelayedCall, handle: str, result: Any, *, refused: RefusedQuestion | None = None, seconds: float
+    ) -> Relayed:
+        """A call that asked something. `refused`: why there is no result. Raises: UpstreamFailed."""
         ...
 
     async def follow(self, place: str, uri: str, seconds: float) -> str:

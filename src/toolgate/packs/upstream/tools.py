@@ -15,7 +15,17 @@ from toolgate.model.call import no_log, no_progress
 from toolgate.model.mcpwire import NOTHING, RelayedCall
 from toolgate.model.tool import Context, Effect, Pack, Result, Tool
 from toolgate.packs.upstream.addresses import Rewriting, serves
-from toolgate.packs.upstream.asking import ASKS, mirrored_capabilities, question, refuse_missing, resumed
+from toolgate.packs.upstream.asking import (
+    ASKS,
+    answer_of,
+    held_by,
+    held_question,
+    mirrored_capabilities,
+    question,
+    question_fault,
+    refuse_missing,
+    resumed,
+)
 from toolgate.packs.upstream.making import ERROR_CODES, Making, Relay, Relayed, printable, said_no, seconds_of
 from toolgate.packs.upstream.names import canonical_id, served_names
 from toolgate.packs.upstream.offers import offer_tools
@@ -94,9 +104,21 @@ def _handler(made: Making, place: str, repeated: Mapping[Path, str], *, reads: b
             mirrored=mirrored(repeated, arguments) if repeated else NOTHING,
             step=step,
             capabilities=mirrored_capabilities(ctx) if ctx.capabilities else NOTHING,
+            caller=ctx.caller.key_id,
+            era=ctx.era,
             log=None if ctx.log is no_log else ctx.log,
         )
-        answered = await relay.request(call, seconds=seconds_of(ctx))
+        held = held_by(ctx)
+        if held is None:
+            answered = await relay.request(call, seconds=seconds_of(ctx))
+        else:
+            said, refused = answer_of(ctx)
+            answered = await relay.go_on(call, held, said, refused=refused, seconds=seconds_of(ctx))
+        while answered.question is not None:
+            refused = question_fault(answered.question, ctx)
+            if refused is None:
+                return held_question(answered, made.pin.upstream)
+            answered = await relay.go_on(call, answered.handle, None, refused=refused, seconds=seconds_of(ctx))
         if answered.error is not None:
             refuse_missing(answered.error, own, made.pin.upstream)
             raise said_no(answered.error)

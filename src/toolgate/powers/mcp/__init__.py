@@ -14,4 +14,5 @@
 | session     | which era an upstream speaks; requests, lists and calls in that era              |
 | health      | when to try again                                                                |
 | upstream    | one upstream for all callers: connects when needed, recovers, tells in doubt     |
+| relay       | hearing of changes, and connections on which a caller may be asked something     |
 """

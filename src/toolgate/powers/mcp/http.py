@@ -36,8 +36,8 @@ from toolgate.powers.addresses import UrlTarget, is_public, join, parse_address,
 from toolgate.powers.mcp import messages
 from toolgate.powers.mcp.bounds import STANDARD, Bounds
 from toolgate.powers.mcp.failures import Lost, NotSent, RefusedByStatus, SessionGone, Unusable
-from toolgate.powers.mcp.messages import MalformedMessage, Notification, Response, UpstreamRequest
-from toolgate.powers.mcp.sse import Events
+from toolgate.powers.mcp.messages import Notification, Response, UpstreamRequest
+from toolgate.powers.mcp.sse import Catch
 from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, with_token
 from toolgate.powers.net import (
     MAX_ADDRESSES,
@@ -60,6 +60,8 @@ MAX_HEADS: Final = 1024
 """Heads of requests that are kept made: one for each tool."""
 NOTE_S: Final = 10.0
 """For a message that wants no answer."""
+FAREWELL_S: Final = 1.0
+"""For what is still to be said when a connection ends: that a call was given up."""
 MAX_REDIRECTS: Final = 3
 MAX_SESSION_ID: Final = 1024
 """Characters of a session id; it is sent back with each request."""
@@ -192,6 +194,7 @@ class HttpTransport:
         self._errands: set[asyncio.Task[None]] = set()
         self._closed = False
         self.on_note: Callable[[Notification], None] = ignore
+        self.on_ask: Callable[[UpstreamRequest], bytes | None] = messages.reply
 
     @property
     def open(self) -> bool:
@@ -254,7 +257,7 @@ class HttpTransport:
             params = with_token(params, number)
             self._inbox.steps[number] = step
         hears = self._message if log is None else partial(self._of_call, log)
-        catch = _Catch(number, self._inbox, hears, self._bounds)
+        catch = Catch(number, self._inbox, hears, self._bounds)
         name, session = params.get(_NAME_OF.get(method, "")), self._session
         kind = Kind("POST", method, name if isinstance(name, str) else "")
         data = messages.request(number, method, params)
@@ -273,10 +276,13 @@ class HttpTransport:
     async def note(self, method: str) -> None:
         await self._deliver(messages.note(method), method)
 
+    def send_reply(self, data: bytes) -> None:
+        self._errand(data, "")
+
     async def watch(self, seconds: float) -> None:
         """The stream of events that a GET opens; a server without one says 405."""
         await self._authorise(NOTE_S)
-        catch = _Catch(0, self._inbox, self._message, self._bounds)
+        catch = Catch(0, self._inbox, self._message, self._bounds)
         try:
             await within(seconds, self._exchange(self._head(Kind("GET")), None, catch))
         except TimeoutError:
@@ -289,13 +295,15 @@ class HttpTransport:
 
     async def close(self) -> None:
         self._closed = True
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=FAREWELL_S)
         for errand in list(self._errands):
             errand.cancel()
         for _, connection in self._idle:
             connection.close()
         self._idle.clear()
 
-    def _judge(self, catch: _Catch, method: str, *, named_session: bool) -> Response:
+    def _judge(self, catch: Catch, method: str, *, named_session: bool) -> Response:
         """Raises: RefusedByStatus, SessionGone, Lost."""
         if catch.status == 404 and named_session:
             raise SessionGone
@@ -321,7 +329,9 @@ class HttpTransport:
         if isinstance(message, Notification):
             self.on_note(message)
         elif self._version is not None and not self._is_modern:
-            self._errand(messages.reply(message), "")
+            replied = self.on_ask(message)
+            if replied is not None:
+                self.send_reply(replied)
 
     def _of_call(self, log: LogHeard, message: Notification | UpstreamRequest) -> None:
         if isinstance(message, Notification) and message.method == "notifications/message":
@@ -342,7 +352,7 @@ class HttpTransport:
     async def _deliver(self, data: bytes, method: str) -> None:
         """Raises: NotSent, Lost, Unusable, RefusedByStatus."""
         await self._authorise(NOTE_S)
-        catch = _Catch(0, self._inbox, self._message, self._bounds)
+        catch = Catch(0, self._inbox, self._message, self._bounds)
         try:
             await within(NOTE_S, self._send(Kind("POST", method), data, catch))
         except TimeoutError:
@@ -352,7 +362,7 @@ class HttpTransport:
 
     # One exchange
 
-    async def _ask(self, kind: Kind, data: bytes, catch: _Catch, more: bytes, seconds: float) -> None:
+    async def _ask(self, kind: Kind, data: bytes, catch: Catch, more: bytes, seconds: float) -> None:
         """The quick way where there is one: over a connection that rested, to an answer in one piece.
 
         Raises: as `_send`; TimeoutError.
@@ -385,7 +395,7 @@ class HttpTransport:
         if catch.status in REDIRECTS and "location" in catch.headers:
             raise Unusable("redirected", "the upstream redirects a call")
 
-    async def _send(self, kind: Kind, data: bytes, catch: _Catch, more: bytes = b"") -> None:
+    async def _send(self, kind: Kind, data: bytes, catch: Catch, more: bytes = b"") -> None:
         """Raises: NotSent, Lost, Unusable. A redirect is followed only when nothing is asked for but a greeting."""
         for _ in range(MAX_REDIRECTS + 1):
             await self._exchange(self._head(kind) + more, data, catch)
@@ -408,7 +418,7 @@ class HttpTransport:
             raise Unusable("redirected", "the upstream redirects to another origin")
         return following
 
-    async def _exchange(self, head: bytes, data: bytes | None, catch: _Catch) -> None:
+    async def _exchange(self, head: bytes, data: bytes | None, catch: Catch) -> None:
         """Raises: NotSent, Lost, Unusable."""
         request = wire.with_body(head, data)
         connection = self._rested() or await self._dialer.connect(self._target)
@@ -422,7 +432,7 @@ class HttpTransport:
     def _budget(self) -> wire.Budget:
         return wire.Budget(self._bounds.list_bytes, "the upstream's answer is too large")
 
-    def _answered(self, connection: wire.OriginConnection, catch: _Catch) -> None:
+    def _answered(self, connection: wire.OriginConnection, catch: Catch) -> None:
         """All of an answer has come. Raises: Unusable."""
         catch.end()
         if catch.fault is not None:
@@ -489,7 +499,7 @@ class HttpTransport:
             raise NotSent("bad_header", fault.text) from None
 
 
-def _meaning(fault: BaseException, catch: _Catch) -> BaseException:
+def _meaning(fault: BaseException, catch: Catch) -> BaseException:
     """What it means that reading an answer failed so: Lost, Unusable, or itself."""
     if isinstance(fault, ToolError):
         reason = "answer_too_large" if fault.code == "RESPONSE_TOO_LARGE" else "bad_response"
@@ -513,87 +523,3 @@ def _session_of(headers: Mapping[str, str]) -> str | None:
     if session is None or not session.isascii() or not session.isprintable() or len(session) > MAX_SESSION_ID:
         return None
     return session
-
-
-class _Catch:
-    """Takes one HTTP answer as it arrives: a message, or a stream of them until the one that answers."""
-
-    def __init__(
-        self, number: int, inbox: Inbox, on_message: Callable[[Notification | UpstreamRequest], None], bounds: Bounds
-    ) -> None:
-        self._number = number
-        self._inbox = inbox
-        self._on_message = on_message
-        self._bounds = bounds
-        self.again()
-
-    def again(self) -> None:
-        self.enough = False
-        self.status = 0
-        self.headers: Mapping[str, str] = NOTHING
-        self.answer: Response | None = None
-        self.fault: MalformedMessage | None = None
-        self._events: Events | None = None
-        self._body: bytes | bytearray = b""
-
-    def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status, self.headers = status, headers
-        if self._kind() == "text/event-stream":
-            self._events = Events(self._bounds.message_bytes)
-
-    def take(self, data: bytes) -> None:
-        try:
-            if self._events is None:
-                self._keep(data)
-                return
-            for event in self._events.feed(data):
-                self._read(event)
-        except MalformedMessage as fault:
-            self.fault = fault
-            raise wire.ConnectionBroken from fault
-
-    def _keep(self, data: bytes) -> None:
-        """Most answers are one piece, and then nothing is copied."""
-        if len(self._body) + len(data) > self._bounds.message_bytes:
-            raise MalformedMessage("answer_too_large", f"the answer is larger than {self._bounds.message_bytes} bytes")
-        if not self._body:
-            self._body = data
-            return
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += data
-
-    def end(self) -> None:
-        """All of it has come."""
-        body, self._body = self._body, b""
-        try:
-            if body and self._number and self._is_json():
-                self._read(bytes(body))
-        except MalformedMessage as fault:
-            if self.status < 400:  # an error page may be anything
-                self.fault = fault
-
-    def _kind(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    def _is_json(self) -> bool:
-        if self._kind() == "application/json":
-            return True
-        if self.status >= 400:
-            return False
-        raise MalformedMessage("not_a_message", "the answer is neither JSON nor a stream of events")
-
-    def _read(self, data: bytes) -> None:
-        message = self._inbox.read(data)
-        if isinstance(message, Response):
-            self._take_answer(message)
-        elif message is not None:
-            self._on_message(message)
-
-    def _take_answer(self, answer: Response) -> None:
-        if self.answer is not None:
-            raise MalformedMessage("unasked_answer", "a second answer came to one request")
-        if answer.id != self._number and not (answer.error is not None and answer.id == -1):
-            raise MalformedMessage("wrong_id", "an answer carries an id that was never sent")
-        self.answer = Response(self._number, answer.result, answer.raw, answer.error, self.status)
-        self.enough = self._events is not None

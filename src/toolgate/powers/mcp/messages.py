@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 
 from toolgate.model import strictjson
 from toolgate.model.mcpwire import METHOD_NOT_FOUND
+from toolgate.model.tool import ASKING
 
 MAX_TEXT: Final = 500
 """Characters of an upstream's error message that are kept."""
@@ -38,6 +39,10 @@ class Response(Struct, frozen=True):
     error: RpcError | None = None
     status: int = 200
     """Over HTTP, the status it came with."""
+    question: UpstreamRequest | None = None
+    """In place of a result: what the upstream asks of the caller before it answers."""
+    handle: str = ""
+    """By which the question is answered."""
 
 
 class Notification(Struct, frozen=True):
@@ -52,6 +57,7 @@ class UpstreamRequest(Struct, frozen=True):
 
     id: str | int
     method: str
+    params: dict[str, Any] = {}
 
 
 def read(data: bytes, *, max_bytes: int, max_values: int) -> Response | Notification | UpstreamRequest:
@@ -76,7 +82,7 @@ def _from_them(message: dict[str, Any]) -> Notification | UpstreamRequest:
         return Notification(method, params or {})
     if type(message["id"]) not in (str, int):
         raise MalformedMessage("not_a_message", "a request has an id that is neither text nor an integer")
-    return UpstreamRequest(message["id"], method)
+    return UpstreamRequest(message["id"], method, params or {})
 
 
 def _answer(message: dict[str, Any], data: bytes) -> Response:
@@ -116,11 +122,25 @@ def note(method: str, params: dict[str, Any] | None = None) -> bytes:
 
 
 def reply(ask: UpstreamRequest) -> bytes:
-    """We offered no capability, so an upstream may only ask whether we are there."""
+    """Where nobody can be asked anything: an upstream may only ask whether we are there."""
     if ask.method == "ping":
-        return strictjson.dumps({"jsonrpc": "2.0", "id": ask.id, "result": {}})
-    error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
-    return strictjson.dumps({"jsonrpc": "2.0", "id": ask.id, "error": error})
+        return answer(ask, {})
+    capability = next((name for name, method in ASKING.items() if method == ask.method), None)
+    if capability is None:
+        return refusal(ask, METHOD_NOT_FOUND, "Method not found")
+    text = (
+        f"Nobody can be asked for {capability} on this connection: it takes a caller whose client declares {capability}, "
+        "and a tool whose row in the gate's policy allows it (x-asks)."
+    )
+    return refusal(ask, METHOD_NOT_FOUND, text)
+
+
+def answer(ask: UpstreamRequest, result: Any) -> bytes:
+    return strictjson.dumps({"jsonrpc": "2.0", "id": ask.id, "result": result})
+
+
+def refusal(ask: UpstreamRequest, code: int, text: str) -> bytes:
+    return strictjson.dumps({"jsonrpc": "2.0", "id": ask.id, "error": {"code": code, "message": text}})
 
 
 class Progress(Struct, frozen=True):

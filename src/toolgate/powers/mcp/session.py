@@ -204,7 +204,7 @@ async def greet(transport: Transport, *, seconds: float, era: Era | None = None)
         session = await _probe(transport, min(seconds, PROBE_S))
         if session is not None:
             return session
-    session = await _shake_hands(transport, seconds)
+    session = await shake_hands(transport, seconds)
     if session is None:
         # A modern server that was slow to start let the first greeting wait: it is one after all.
         session = await _probe(transport, seconds)
@@ -239,10 +239,12 @@ async def _probe(transport: Transport, seconds: float) -> Session | None:
     return Session(transport, version, "modern", answer.result)
 
 
-async def _shake_hands(transport: Transport, seconds: float) -> Session | None:
-    """None: it says that it is modern. Raises: as `greet`."""
+async def shake_hands(
+    transport: Transport, seconds: float, capabilities: Mapping[str, Any] = NOTHING
+) -> Session | None:
+    """`capabilities`: what may be asked on this connection. None: it says that it is modern. Raises: as `greet`."""
     transport.speak(None)
-    hello = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT}
+    hello = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": dict(capabilities), "clientInfo": _CLIENT}
     answer = await transport.request("initialize", cast("dict[str, object]", hello), seconds=seconds)
     if answer.error is not None:
         if answer.status in INCONCLUSIVE:

@@ -65,6 +65,7 @@ class StdioTransport:
         self._stderr_open = True
         self.stderr = Ring()
         self.on_note: Callable[[Notification], None] = ignore
+        self.on_ask: Callable[[UpstreamRequest], bytes | None] = messages.reply
         self.on_end: Callable[[], None] = lambda: None
         self._loop.add_reader(pipes.stdout, self._read)
         self._loop.add_reader(pipes.stderr, self._read_stderr)
@@ -110,6 +111,10 @@ class StdioTransport:
 
     async def note(self, method: str) -> None:
         self._send(messages.note(method))
+
+    def send_reply(self, data: bytes) -> None:
+        with suppress(NotSent):
+            self._send(data)
 
     async def watch(self, seconds: float) -> None:
         """All that an upstream says comes on the one pipe: there is nothing else to stay for."""
@@ -196,8 +201,9 @@ class StdioTransport:
         elif isinstance(message, Notification):
             self.on_note(message)
         elif isinstance(message, UpstreamRequest):
-            with suppress(NotSent):
-                self._send(messages.reply(message))
+            replied = self.on_ask(message)
+            if replied is not None:
+                self.send_reply(replied)
 
     def _take_answer(self, answer: Response) -> None:
         waiting = self._waiting.pop(answer.id, None)

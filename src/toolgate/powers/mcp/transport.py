@@ -30,6 +30,8 @@ class Transport(Protocol):
     first. Over HTTP it is a server in trouble."""
     on_note: Callable[[Notification], None]
     """Told of every notification that is not a step of a request."""
+    on_ask: Callable[[UpstreamRequest], bytes | None]
+    """What a request of the upstream's is answered with; None: it will be, by `send_reply`. Only the handshake era has such."""
 
     @property
     def open(self) -> bool: ...
@@ -61,6 +63,11 @@ class Transport(Protocol):
 
         Raises: as `request`.
         """
+        ...
+
+    def send_reply(self, data: bytes) -> None:
+        """The answer to a request of the upstream's. One that cannot be sent is lost: the upstream waits no longer than its
+        own call does."""
         ...
 
     def speak(self, version: str | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from math import ceil
 from time import monotonic
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct, field
 
 from toolgate.errors import ToolError, UpstreamFailed
+from toolgate.model.tool import ASKING
+from toolgate.powers.mcp import messages
 from toolgate.powers.mcp.bounds import STANDARD, Bounds
 from toolgate.powers.mcp.failures import (
     Incompatible,
@@ -31,13 +33,14 @@ from toolgate.powers.mcp.failures import (
     in_doubt,
 )
 from toolgate.powers.mcp.health import Health
+from toolgate.powers.mcp.relay.lanes import Lanes
 from toolgate.powers.mcp.relay.listening import ChangeListener, Following
-from toolgate.powers.mcp.session import Session, greet
+from toolgate.powers.mcp.session import INCONCLUSIVE, Session, greet, shake_hands
 
 if TYPE_CHECKING:
     from toolgate.kit.pins import Offer
-    from toolgate.model.mcpwire import Era, RelayedCall
-    from toolgate.powers.mcp.messages import Notification, Response
+    from toolgate.model.mcpwire import Era, RefusedQuestion, RelayedCall
+    from toolgate.powers.mcp.messages import Notification, Response, UpstreamRequest
     from toolgate.powers.mcp.transport import Transport
 
 CONNECT_S: Final = 30.0
@@ -46,6 +49,7 @@ LEAST_CHECK_S: Final = 1.0
 """Between two lists. An upstream that says a thousand times a second that its list changed is asked once a second."""
 CHANGES: Final = {f"notifications/{name}/list_changed": name for name in ("tools", "prompts", "resources")}
 """What an upstream tells -> the list that changed."""
+ASKED: Final = frozenset(ASKING.values())
 MAY_HAVE_RUN: Final = "It was sent and may have run: find out before you send it again."
 
 Mismatch = Mapping[str, str]
@@ -56,7 +60,7 @@ State = Literal["idle", "up", "down"]
 class UpstreamEvent(Struct, frozen=True):
     """Something that belongs into the log."""
 
-    kind: Literal["up", "down", "drifted"]
+    kind: Literal["up", "down", "drifted", "question_refused", "question_unanswered"]
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -86,6 +90,11 @@ class Upstream:
         self._on_event = on_event
         self._on_change = on_change
         self._following = Following(clock)
+        self._lanes = Lanes(self._open_lane, self._drop, self._unanswered)
+        self._shakes_hands = True
+        """False: it was found to speak the modern era only."""
+        self._refused_kinds: set[str] = set()
+        """What it has asked on a connection on which nothing may be."""
         self._clock = clock
         self._health = Health(clock, lambda: random.uniform(0.8, 1.2))  # noqa: S311 (spreads retries, hides nothing)
         self._session: Session | None = None
@@ -132,8 +141,12 @@ class Upstream:
             if call.needs and not session.offers(call.needs):
                 raise lacking(f"{self.name} does not offer {call.needs}")
             left = max(0.01, due - self._clock())
+            if call.capabilities and (session.era == "handshake" or (call.era == "handshake" and self._shakes_hands)):
+                relayed = await self._by_lane(call, session, left)
+                if relayed is not None:
+                    return relayed
             try:
-                answer = await session.relay(call, seconds=left)
+                answered = await session.relay(call, seconds=left)
             except NotSent as failure:
                 self._drop(session)
                 self._health.gave_up()
@@ -149,8 +162,88 @@ class Upstream:
                 raise self._failure(session, failure) from None
             else:
                 self._health.succeeded()
-                return answer
+                return answered
         raise AssertionError("the second attempt returns or raises")
+
+    # Being asked
+
+    async def go_on(
+        self, call: RelayedCall, handle: str, result: Any, *, refused: RefusedQuestion | None = None, seconds: float
+    ) -> Response:
+        """A call that asked something. `refused`: why there is no result. Raises: UpstreamFailed."""
+
+        def data(question: UpstreamRequest) -> bytes:
+            if refused is None:
+                return messages.answer(question, result)
+            self._refuse_question(call.place, question.method, refused.reason)
+            return messages.refusal(question, refused.code, refused.text)
+
+        try:
+            return await self._judged(self._lanes.go_on(call, handle, data, seconds))
+        finally:
+            self._health.gave_up()
+
+    async def _by_lane(self, call: RelayedCall, session: Session, seconds: float) -> Response | None:
+        """None: it speaks only the modern era after all. Raises: UpstreamFailed."""
+        try:
+            return await self._judged(self._lanes.begin(call, seconds))
+        except Incompatible as fault:
+            if session.era == "handshake":
+                raise self._down(_reason(fault), f"{self.name}: {fault}") from None
+            self._shakes_hands = False
+            return None
+
+    async def _judged(self, relaying: Coroutine[Any, Any, Response]) -> Response:
+        """Raises: UpstreamFailed, Incompatible."""
+        try:
+            answered = await relaying
+        except NotSent as failure:
+            self._failed(failure.reason)
+            raise self._down(failure.reason, f"{self.name}: {failure}") from None
+        except SessionGone:
+            raise in_doubt("session_gone", f"{self.name} has forgotten the session. {MAY_HAVE_RUN}") from None
+        except (Lost, Unusable, RefusedByStatus) as failure:
+            self._failed(_reason(failure))
+            raise self._told(failure) from None
+        self._health.succeeded()
+        return answered
+
+    async def _open_lane(self, capabilities: Mapping[str, Any]) -> Session:
+        """Raises: NotSent, Incompatible."""
+        transport = await self._connect()
+        try:
+            async with asyncio.timeout(self._options.connect_s):
+                session = await shake_hands(transport, self._options.connect_s, capabilities)
+            if session is None:
+                raise Incompatible("it speaks the modern era of the protocol only")
+        except RefusedByStatus as refused:
+            await transport.close()
+            if refused.status in INCONCLUSIVE:
+                raise NotSent(_reason(refused), str(refused)) from None
+            raise Incompatible(str(refused)) from None
+        except (TimeoutError, Lost, Unusable, SessionGone) as failure:
+            await transport.close()
+            raise NotSent(_reason(failure), str(failure) or "it took too long to shake hands") from None
+        except BaseException:
+            await transport.close()
+            raise
+        transport.on_note = self._on_note
+        return session
+
+    def _refuse_question(self, place: str, method: str, why: str) -> None:
+        """For the log: it asked something that its caller is not asked."""
+        self._on_event(UpstreamEvent("question_refused", {"tool": place, "method": method, "reason": why}))
+
+    def _unanswered(self, place: str, method: str) -> None:
+        self._on_event(UpstreamEvent("question_unanswered", {"tool": place, "method": method}))
+
+    def _unasked(self, question: UpstreamRequest) -> bytes:
+        """On a connection that all callers share. The log has one record of it for each kind."""
+        method = question.method
+        if method in ASKED and method not in self._refused_kinds:
+            self._refused_kinds.add(method)
+            self._refuse_question("", method, "not_declared")
+        return messages.reply(question)
 
     def _refuse_drift(self, place: str) -> None:
         """Raises: UpstreamFailed."""
@@ -201,6 +294,7 @@ class Upstream:
                 await self._readying
         if self._session is not None:
             self._drop(self._session)
+        self._lanes.close()
         while self._closing:
             await asyncio.wait(self._closing)
 
@@ -253,8 +347,9 @@ class Upstream:
                 if self._session is None:
                     transport = await self._connect()
                     session = await greet(transport, seconds=self._options.connect_s, era=self._era)
-                    transport.on_note = self._on_note
+                    transport.on_note, transport.on_ask = self._on_note, self._unasked
                     self._session, self._era = session, session.era
+                    self._shakes_hands = True
                     if session.tells_changes:
                         self._listener = ChangeListener(session, self._missed)
                         self._listener.start()
@@ -320,6 +415,9 @@ class Upstream:
         self._failed(_reason(failure))
         if self._health.failing:
             self._drop(session)  # the next attempt begins anew: a child that hangs is replaced
+        return self._told(failure)
+
+    def _told(self, failure: Lost | Unusable | RefusedByStatus) -> UpstreamFailed:
         if isinstance(failure, RefusedByStatus):
             return self._refused(failure)
         text = f"{self.name}: {failure}. {MAY_HAVE_RUN}"

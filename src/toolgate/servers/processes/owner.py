@@ -95,6 +95,7 @@ class OwnerSocket:
             progress=_noting(note) if asked["progress"] else no_progress,
             log=lambda level, data: note({"log": [level, strictjson.dumps(data)]}),
             capabilities=frozenset(asked["capabilities"]),
+            era=asked["era"],
         )
         caller, origin = convert(asked["caller"], Caller), Origin(None, None, *asked["trace"])
         ticket = Ticket(caller, call, grant, Ids("", "", ""), 0.0, "", 0, None, origin)
@@ -163,6 +164,7 @@ class OwnerLink:
             "arguments": strictjson.dumps(arguments),
             "progress": ctx.progress is not no_progress,
             "capabilities": sorted(ctx.capabilities),
+            "era": ctx.era,
             "answers": strictjson.dumps(dict(ctx.answers)),
             "state": strictjson.dumps(ctx.state),
             "trace": [ctx.trace.get("traceparent"), ctx.trace.get("tracestate")],
