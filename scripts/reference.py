@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from toolgate import errors
 from toolgate.cli.calls.arguments import arguments, example
 from toolgate.cli.commands import OWN, load, shipped
-from toolgate.cli.config import toml_value
+from toolgate.cli.config.settings import toml_value
 from toolgate.config import FILE_NAME, OTHER_VARIABLES
 from toolgate.gate.redact import MAX_FIELDS, MAX_TEXT
 from toolgate.model import strictjson

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.support import clean_environment
 from tests.homes import Home, make_home
-from toolgate.cli.init import furnish
+from toolgate.cli.init.home import furnish
 from toolgate.config import load_settings
 from toolgate.errors import SettingsError, StartRefused
 from toolgate.ownership import TRUSTED_GROUP, TRUSTED_USER, check_owners

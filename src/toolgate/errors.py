@@ -23,9 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, StrEnum
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 
 class Ending(StrEnum):
@@ -70,7 +68,7 @@ OK: Final = Ending.OK
 """Looked up once: every call asks for it several times, and on Python 3.11 a member of an enum is slow to read."""
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(NamedTuple):
     """One row: the same event, spelt for each face (ADR-0003)."""
 
     mrt_status: int

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.ledger import world
 from tests.ledger.world import ANONYMOUS, OUTCOME, numbered
-from toolgate.cli import audit
+from toolgate.cli.audit import log as audit
 from toolgate.cli.main import main
 from toolgate.ledger import LOG_PATH, Anchors, Rules
 from toolgate.ledger.files import LATEST, PUBLIC_KEY

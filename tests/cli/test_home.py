@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Commands
-from toolgate.cli import init as init_module
 from toolgate.cli.calls.mcp_config import McpClient
 from toolgate.cli.commands import OWN, load
+from toolgate.cli.init import home as init_module
 from toolgate.config import load_settings
 from toolgate.errors import ExitCode
 from toolgate.gate.keys import KeyRing

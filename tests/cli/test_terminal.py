@@ -23,7 +23,7 @@ from tests.cli.support import clean_environment, process
 from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, Home, make_home
 from toolgate.cli.output import Terminal
-from toolgate.kit.reports.render import printable_lines
+from toolgate.kit.reports.printable import printable_lines
 from toolgate.model import strictjson
 
 TITLE = "\x1b]0;owned\x07"

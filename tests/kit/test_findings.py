@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from toolgate.kit import findings as kit
 from toolgate.kit.findings import Finding
-from toolgate.kit.reports.render import FORMS, Checker, printable, render
+from toolgate.kit.reports.printable import printable
+from toolgate.kit.reports.render import FORMS, Checker, render
 
 CHECKER = Checker("toolgate analyze", "0.1.0", "https://example.org")
 PINNED = Finding(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +13,7 @@ from typer.main import get_group
 
 from toolgate.cli import output
 from toolgate.errors import StartRefused, ToolgateError
-from toolgate.model.tool import Command
-from toolgate.packs.discovery import door_of
+from toolgate.later import Command, named
 from toolgate.settings import DEFAULT_PACKS
 
 # fmt: off
@@ -34,8 +32,8 @@ OWN: Final[Mapping[str, Command]] = {command.name: command for command in (
     Command("config",     "Show the settings and where each comes from.", "toolgate.cli.config:app"),
     Command("doctor",     "Check that everything is in place, and say how to mend what is not.", "toolgate.cli.doctor:doctor"),
     Command("mcp-config", "Print the configuration for an MCP client.", "toolgate.cli.calls.mcp_config:mcp_config"),
-    Command("contract",   "Build, check and compare the contract of all tools.", "toolgate.cli.policy.contract:app"),
-    Command("policy",     "Check the policy manifest.", "toolgate.cli.policy.manifest:app"),
+    Command("contract",   "Build, check and compare the contract of all tools.", "toolgate.cli.policy.commands:contract"),
+    Command("policy",     "Check the policy manifest.", "toolgate.cli.policy.commands:policy"),
     Command("upstream",   "Adopt MCP servers that others wrote, and look after them.", "toolgate.cli.upstream:app"),
     Command("audit",      "Read, verify and prove the audit log.", "toolgate.cli.audit:app"),
     Command("explain",    "Say which rule decided about a request.", "toolgate.cli.audit:explain"),
@@ -89,6 +87,8 @@ def _home(arguments: Sequence[str]) -> str | None:
 
 
 def _brought_by(packs: Iterable[str], taken: Mapping[str, Command]) -> Mapping[str, Command]:
+    from toolgate.packs.discovery import door_of  # what a pack may bring, which our own commands do without
+
     found: dict[str, Command] = {}
     for name in packs:
         try:
@@ -106,9 +106,8 @@ def _brought_by(packs: Iterable[str], taken: Mapping[str, Command]) -> Mapping[s
 
 def load(command: Command) -> Any:
     """The real command, from its own module. Raises: StartRefused: a pack's module cannot be imported."""
-    module, _, name = command.target.partition(":")
     try:
-        target = getattr(import_module(module), name)
+        target = named(command.target)
     except (ImportError, AttributeError) as fault:
         raise StartRefused(
             f"the command {command.name} cannot be loaded from {command.target} ({fault}).\nMend or update its package."

@@ -12,8 +12,9 @@ from msgspec import Struct
 from toolgate.atomic_file import replace_file
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
-from toolgate.cli.calls.mcp_config import McpClient, configuration, pretty
-from toolgate.cli.init import IGNORED, furnish, write_new
+from toolgate.cli.calls.client_files import configuration, pretty
+from toolgate.cli.calls.mcp_config import McpClient
+from toolgate.cli.init.home import IGNORED, furnish, write_new
 from toolgate.config import FILE_NAME, load_settings
 from toolgate.errors import Refusal, StartRefused
 from toolgate.gate.keys import KeyRing

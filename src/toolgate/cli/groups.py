@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-if TYPE_CHECKING:
-    from toolgate.model.tool import Command
+from toolgate.later import Command, named
 
 
 class LazyGroup(TyperGroup):
@@ -29,9 +27,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         command = self._find(args[0])
         if command is not None:
-            module, _, app = command.target.partition(":")
-            real = get_group(getattr(import_module(module), app)).commands[command.name]
-            return command.name, real, args[1:]
+            return command.name, get_group(named(command.target)).commands[command.name], args[1:]
         self.commands = {command.name: self.get_command(ctx, command.name) for command in self.listed}
         return super().resolve_command(ctx, args)  # says which of them may have been meant
 

@@ -30,7 +30,7 @@ from toolgate.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from toolgate.model.tool import Command
+    from toolgate.later import Command
 
 
 class Commands(TyperGroup):

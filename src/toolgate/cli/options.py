@@ -8,14 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from msgspec import Struct
 
 from toolgate.config import free_value, ignored_variables, load_settings, require_home
 from toolgate.errors import SettingsError, StartRefused
-from toolgate.model.call import ROLES
 from toolgate.settings import SPECS, Settings
 from toolgate.settings.spec import Spec
 
@@ -29,7 +27,7 @@ _SET: Final = "set_"
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-class Flags(Struct, frozen=True):
+class Flags(NamedTuple):
     """The settings flags of one command line, not yet joined with the other sources."""
 
     home: Path | None
@@ -49,18 +47,6 @@ def settings_at(home: Path | None) -> Settings:
 def home_at(home: Path | None) -> Settings:
     """For commands that read or change what is in a home. Raises: SettingsError: there is none."""
     return require_home(settings_at(home))
-
-
-def check_role(role: str, policy: Path | None) -> None:
-    """Raises: typer.BadParameter: no key can have this role. StartRefused: the policy cannot be read."""
-    if role in ROLES:
-        return
-    from toolgate.policy.bundle import load_decisions
-
-    known = [*ROLES, *sorted(load_decisions(policy)[0].roles)]
-    if role not in known:
-        named = ", ".join(repr(name) for name in known)
-        raise typer.BadParameter(f"{role[:64]!r} is not one of {named}", param_hint="--role")
 
 
 def seconds_of(span: str, option: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ExitCode
-from toolgate.kit.reports.render import printable, printable_lines
+from toolgate.kit.reports.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from toolgate.kit.reports.render import printable, printable_lines
+from toolgate.kit.reports.printable import printable, printable_lines
 from toolgate.model import strictjson
 
 MAX_TEXT: Final = 2000

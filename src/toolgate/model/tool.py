@@ -7,12 +7,13 @@ are not here on purpose: they come from the policy manifest, so code cannot prom
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from msgspec import Struct, field
 
+from toolgate.later import Command as Command  # noqa: PLC0414 (packs know it from here)
+from toolgate.later import later as later  # noqa: PLC0414 (as above)
 from toolgate.model.call import no_log
 
 if TYPE_CHECKING:
@@ -252,16 +253,6 @@ class ServiceContext(Struct, frozen=True):
     """As of a tool's context: tells those who listen that a list or a resource changed."""
 
 
-class Command(Struct, frozen=True):
-    """A command for people: `toolgate NAME`. Its module is imported when somebody runs it, not to list it."""
-
-    name: str
-    summary: str
-    """One line of `toolgate --help`."""
-    target: str
-    """`module:name` of a function, or of a `typer.Typer` with commands of its own."""
-
-
 class TableSpec(Struct, frozen=True):
     """How a store is kept in a DynamoDB table."""
 
@@ -436,41 +427,3 @@ class Pack(Struct, frozen=True):
     """Not served yet: must be empty."""
     door: int = 1
     """The `DOOR` that the pack was written for. A pack that says nothing was written for the first."""
-
-
-class _Later(Sequence[Any]):
-    """Stands for what `module:name` holds, and imports it on first use: as a sequence, or as something to call."""
-
-    def __init__(self, reference: str) -> None:
-        self._module, _, self._name = reference.partition(":")
-        self._found: Any = None
-
-    def _get(self) -> Any:
-        if self._found is None:
-            self._found = getattr(import_module(self._module), self._name)
-        return self._found
-
-    def __len__(self) -> int:
-        return len(self._get())
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._get()[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._get())
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._get()(*arguments)
-
-
-def later(reference: str) -> Any:
-    """What `module:name` holds, imported when it is used: so that a pack's commands do not wait for its tools.
-
-    For fields of `Pack` that hold a sequence, and for functions.
-    """
-    return _Later(reference)
-
-
-def is_later(value: Any) -> bool:
-    """Made by `later`."""
-    return isinstance(value, _Later)

@@ -8,9 +8,10 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
+from toolgate.later import is_later
 from toolgate.model.call import CALLING_ROLES
 from toolgate.model.offers import Prompt, Resource, prompt_tool, resource_tool, template_faults, variables
-from toolgate.model.tool import ASKING, CODE_FORM, USE_FORM, Decision, Effect, Hosts, Pack, Panel, Tool, is_later
+from toolgate.model.tool import ASKING, CODE_FORM, USE_FORM, Decision, Effect, Hosts, Pack, Panel, Tool
 from toolgate.packs.schemas import COMBINATORS, faults_of, unbounded
 
 MAX_DEADLINE_S: Final = 600.0

@@ -15,7 +15,7 @@ from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, make_home
 from tests.powers.keys.test_keys import SEED, put
 from toolgate.app import build
-from toolgate.cli.init import furnish
+from toolgate.cli.init.home import furnish
 from toolgate.config import load_settings
 from toolgate.errors import Ending, SettingsError, ToolError
 from toolgate.kit import ed25519

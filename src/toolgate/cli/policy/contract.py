@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from toolgate.atomic_file import replace_file
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
-from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.options import settings_at
 from toolgate.cli.policy.state import breach_lines, read_policy_state
 from toolgate.config import is_home
 from toolgate.errors import ExitCode, StartRefused
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
     from toolgate.policy.health import GreenWindow
     from toolgate.policy.rules import Breach
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command()
-def build(home: Home = None, json: Json = False) -> None:
-    """Write mcp-contract.json from the packs, the manifest and the ADRs, and say what changed for callers.
-
-    Exit 0: written, or already up to date. 1: a manifest rule forbids it, and nothing is written.
-    """
+def build(*, home: Path | None, json: bool) -> None:
     state = read_policy_state(home)
     fatal = [breach for breach in state.judge(None) if breach.severity == "fatal"]
     if fatal:
@@ -75,22 +68,7 @@ def _previous(state: PolicyState) -> Contract | None:
         return None
 
 
-@app.command()
-def check(
-    home: Home = None,
-    json: Json = False,
-    record: Annotated[
-        Path | None, typer.Option("--record", help="Also append the result to this file, for `contract health`.")
-    ] = None,
-    commit: Annotated[
-        str, typer.Option("--commit", envvar=["GITHUB_SHA", "CI_COMMIT_SHA"], help="What --record says was checked.")
-    ] = "",
-) -> None:
-    """Is the committed mcp-contract.json what the code and the policy say now?
-
-    Exit 0: yes. 1: a tool without a row, an authoritative tool without an accepted ADR, an experimental tool that
-    claims L0. 3: drift.
-    """
+def check(*, home: Path | None, json: bool, record: Path | None, commit: str) -> None:
     state = read_policy_state(home)
     wrong = [breach for breach in state.judge(state.lock()) if breach.severity != "warning"]
     live = state.live()
@@ -126,19 +104,7 @@ def _append(path: Path, exit_code: int, digest: str, commit: str) -> None:
 _STYLES = {"+": "bold green", "x": "bold red", ".": "dim"}
 
 
-@app.command()
-def health(
-    files: Annotated[
-        list[Path], typer.Argument(help="What `contract check --record` wrote, or the output of `gh run list --json`.")
-    ],
-    window: Annotated[str, typer.Option("--window", help="How far to look back, in days.")] = "30d",
-    badge: Annotated[Path | None, typer.Option("--badge", help="Also write an SVG with the result.")] = None,
-    json: Json = False,
-) -> None:
-    """How long has the contract check been green? One mark a day, oldest first: + green, x red, . no check.
-
-    Exit 0: green now, and on every day of the window that had a check. 1: not.
-    """
+def health(*, files: list[Path], window: str, badge: Path | None, json: bool) -> None:
     from datetime import UTC, datetime
 
     from toolgate.policy import health as judged
@@ -190,18 +156,7 @@ def _verdict(exit_code: int, live: Contract) -> str:
     return "refused: a server with this policy would not start."
 
 
-@app.command("diff")
-def diff_command(
-    old: Annotated[Path | None, typer.Argument(help="A contract file; else the committed lock.")] = None,
-    new: Annotated[Path | None, typer.Argument(help="A contract file; else what the code says now.")] = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """What changed between two contracts, as callers feel it: breaking, widening or text-only.
-
-    A breaking change must have been announced, in the older contract, two weeks ago (manifest: `deprecations`).
-    Exit 0: nothing breaks unannounced. 1: something does. 3: the code differs from the lock, and nothing breaks.
-    """
+def diff_command(*, old: Path | None, new: Path | None, home: Path | None, json: bool) -> None:
     from datetime import UTC, datetime
 
     before, after = _two_contracts(old, new, home)

@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from msgspec.structs import replace
 
 from toolgate.cli import output
-from toolgate.cli.options import Home, Json, settings_at
+from toolgate.cli.options import settings_at
 from toolgate.cli.policy.judged import Judge, Judged, Replayed
 from toolgate.cli.policy.state import read_policy_state
 from toolgate.errors import OK, VERDICTS, ExitCode, StartRefused
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 KINDS = ("would_refuse", "would_let_through", "cannot_tell")
 
 
-def try_examples(home: Home = None, json: Json = False) -> None:
-    """Judge the manifest's own examples: each is decided as it expects, or exit 1."""
+def try_examples(*, home: Path | None, json: bool) -> None:
     state = read_policy_state(home)
     judge = Judge(state.packs, state.manifest)
     results = [
@@ -63,17 +62,8 @@ def _tried(judge: Judge, row: ManifestRow, number: int, example: Example) -> dic
 
 
 def explain(
-    tool: Annotated[str, typer.Option("--tool", help="Its name, as the manifest has it.")],
-    role: Annotated[str, typer.Option("--role", help="Of the caller.")],
-    args: Annotated[
-        str | None, typer.Option("--args", metavar="FILE", help="The arguments as JSON; - reads them.")
-    ] = None,
-    label: Annotated[str, typer.Option("--label", help="Of the caller's key.")] = "",
-    environment: Annotated[str, typer.Option("--environment", help="local or cloud.")] = "local",
-    home: Home = None,
-    json: Json = False,
+    *, tool: str, role: str, args: str | None, label: str, environment: str, home: Path | None, json: bool
 ) -> None:
-    """Say how the policy decides about one call, and which rule does. Exits as `toolgate call` would."""
     state = read_policy_state(home)
     judge = Judge(state.packs, state.manifest)
     if role not in (*ROLES, *state.manifest.roles):
@@ -100,16 +90,7 @@ def _arguments(place: str | None) -> Any:
         raise StartRefused(f"{place} is not JSON: {fault}.\nMend the file.") from None
 
 
-def replay(
-    policy: Annotated[Path, typer.Option("--policy", metavar="DIR", help="The proposed policy.")],
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Calls from then on: 7d, 2026-11-15.")] = "7d",
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Judge calls on record by a proposed policy: whom would it have refused, whom let through?
-
-    The log holds arguments only where `[ledger.keep]` keeps them: what a rule must know and the log does not say is told.
-    """
+def replay(*, policy: Path, since: str, home: Path | None, json: bool) -> None:
     settings = settings_at(home)
     begins = parse_since(since, time.time())
     if begins is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Home, Json, settings_at
-from toolgate.cli.policy import judging
+from toolgate.cli.options import settings_at
 from toolgate.cli.policy.state import breach_lines, read_policy_state
 from toolgate.errors import ExitCode
 from toolgate.model.offers import offered
@@ -21,18 +20,8 @@ if TYPE_CHECKING:
     from toolgate.cli.policy.state import PolicyState
     from toolgate.policy.manifest import ManifestRow
 
-app = typer.Typer(no_args_is_help=True)
-app.command("test")(judging.try_examples)
-app.command("explain")(judging.explain)
-app.command("replay")(judging.replay)
 
-
-@app.command()
-def lint(home: Home = None, json: Json = False) -> None:
-    """Judge manifest, tools, ADRs and lock by the five manifest rules.
-
-    Exit 0: nothing worse than a warning. 1: a fatal rule, or a manifest that cannot be read. 3: contract drift only.
-    """
+def lint(*, home: Path | None, json: bool) -> None:
     state = read_policy_state(home)
     breaches = state.judge(state.lock())
     compile_rules(state.packs, state.manifest)
@@ -48,13 +37,7 @@ def lint(home: Home = None, json: Json = False) -> None:
         raise typer.Exit(ExitCode.DRIFT)
 
 
-@app.command()
-def show(
-    tool: Annotated[str | None, typer.Argument(help="One tool; else all of them.")] = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """What the manifest in force says: tier, ADR and roles of each tool, and whether its code is there."""
+def show(*, tool: str | None, home: Path | None, json: bool) -> None:
     state = read_policy_state(home)
     rows = [_told(row, state) for name, row in sorted(state.manifest.rows.items()) if tool in (None, name)]
     withdrawn = sorted(name for name in state.manifest.withdrawn if tool in (None, name))
@@ -91,16 +74,7 @@ def _told(row: ManifestRow, state: PolicyState) -> dict[str, Any]:
     }
 
 
-@app.command()
-def docs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Markdown files.", exists=True, file_okay=False)
-    ] = Path("docs/adr"),
-    home: Home = None,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 3 if a file is stale.")] = False,
-    json: Json = False,
-) -> None:
-    """Renew the made parts of Markdown files: the tool policy table and the index of ADRs, from the committed lock."""
+def docs(*, folder: Path, home: Path | None, check: bool, json: bool) -> None:
     lock = contract.read_lock(bundle.lock_path(settings_at(home).paths.policy))
     stale = list(documents.stale(folder, documents.parts(lock, adr.load_directory(folder).values())))
     for path, fresh in stale:

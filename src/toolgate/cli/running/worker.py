@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolgate.cli import output
 from toolgate.cli.main import exit_code
-from toolgate.cli.serve import built, told_of, uncollected
+from toolgate.cli.serve.start import built, told_of, uncollected
 from toolgate.config import load_settings
 from toolgate.errors import ToolgateError
 from toolgate.gate.counted import CountTable

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import typer
 
 from toolgate.cli.groups import LazyGroup
-from toolgate.model.tool import Command
+from toolgate.later import Command
 
 _HERE: Final = "toolgate.cli.upstream"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ToolError, ToolgateError
 from toolgate.kit.paths import plain
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Limit, Result, Tool
 from toolgate.packs.library.search.documents import KINDS, MAX_DOCUMENT_BYTES, MAX_TITLE, kind_of

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from toolgate.kit.findings import Finding, Severity
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.model import strictjson
 from toolgate.packs.governance.repository.redact import redacted
 from toolgate.packs.governance.rules.base import RuleVerdict

@@ -15,7 +15,8 @@ import typer
 from toolgate import __version__
 from toolgate.cli.output import line, say, write
 from toolgate.errors import ExitCode, ToolError
-from toolgate.kit.reports.render import Checker, printable, render
+from toolgate.kit.reports.printable import printable
+from toolgate.kit.reports.render import Checker, render
 from toolgate.model import strictjson
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.packs.governance.analysis.zizmor import MAX_SARIF_BYTES, SarifFault, read_sarif
 from toolgate.packs.governance.cli.local import repository_root
 from toolgate.packs.governance.rules.base import RuleVerdict

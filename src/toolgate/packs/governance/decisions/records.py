@@ -26,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolgate.kit.adr import STATUSES, UNKNOWN, read
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 from toolgate.packs.governance.repository.redact import redacted
 

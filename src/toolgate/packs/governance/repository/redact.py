@@ -11,7 +11,7 @@ from collections import Counter
 from math import log2
 from typing import Final
 
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 
 MAX_SNIPPET: Final = 200
 """Characters: one line of a finding, not a file."""

@@ -12,7 +12,7 @@ from toolgate import __version__
 from toolgate.cli.groups import LazyGroup
 from toolgate.cli.output import HELP, run_program
 from toolgate.errors import ExitCode, ToolError, ToolgateError
-from toolgate.model.tool import Command
+from toolgate.later import Command
 from toolgate.packs.lra.cli.shared import report_fault, say
 
 if TYPE_CHECKING:

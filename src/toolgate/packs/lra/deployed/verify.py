@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 
 from toolgate.errors import ToolError
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.packs.lra.checks import validate
 from toolgate.packs.lra.deployed.registry import Known
 from toolgate.packs.lra.paper import expectations, modules, numbers, page, paper, scripts, service_worker, sources

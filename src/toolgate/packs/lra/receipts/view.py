@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.packs.lra.receipts import dsse, verdict
 from toolgate.packs.lra.receipts import receipt as forms
 

@@ -1,4 +1,4 @@
-"""`toolgate doctor`: is everything in place? Each check says how to mend what it finds."""
+"""What `toolgate doctor` looks at. Each check says how to mend what it finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from toolgate.app import Powers, open_limits_engine, open_stores
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, require_workspace, with_settings_flags
+from toolgate.cli.options import Flags, require_workspace
 from toolgate.config import ignored_variables, require_home
 from toolgate.enabled import OWN_STORES, enabled_packs, store_places
 from toolgate.errors import ExitCode, StartRefused, StoreUnavailable, ToolgateError
@@ -53,12 +53,7 @@ class DoctorFinding(Struct, frozen=True):
     fix: str = ""
 
 
-@with_settings_flags
-def doctor(flags: Flags, json: Json = False) -> None:
-    """Check that everything is in place, and say how to mend what is not. Exit 1 when something is not.
-
-    Nothing is changed, except that stores are opened (and brought up to date) as the server would.
-    """
+def doctor(flags: Flags, *, json: bool) -> None:
     findings = list(examine(flags))
     healthy = all(finding.ok for finding in findings)
     if json:

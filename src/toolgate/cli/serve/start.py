@@ -1,4 +1,4 @@
-"""`toolgate serve` and `toolgate stdio`: start a server from the settings."""
+"""Starts a server from the settings: what `toolgate serve` and `toolgate stdio` do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, note_ignored_variables, require_workspace, with_settings_flags
+from toolgate.cli.options import Flags, note_ignored_variables, require_workspace
 from toolgate.config import read_secret
 from toolgate.errors import Ending, Refusal, SettingsError
 from toolgate.gate.keys import KeyRing, without_keys
@@ -29,22 +29,12 @@ if TYPE_CHECKING:
     from toolgate.ruleset import Share
     from toolgate.settings import Settings
 
-Dev = Annotated[
-    bool, typer.Option("--dev", help="Make and use a development home, ./.toolgate, with a key for each role.")
-]
-
 _NO_KEY: Final = (
     "TOOLGATE_API_KEY is not set.\nMake a key (toolgate keys create --role builder) and set it where the client starts."
 )
 
 
-@with_settings_flags
-def serve(flags: Flags, dev: Dev = False, json: Json = False) -> None:
-    """Serve over HTTP: MCP at /mcp, dispatch at /mrt_dispatch, JSON-RPC at /rpc. SIGTERM drains and ends with 0,
-    SIGHUP reloads what was changed: settings, policy, pins (`toolgate reload` does the same and says what came of it).
-
-    With --json the first line of standard output is one JSON object with the URLs, printed when the server is ready.
-    """
+def serve(flags: Flags, *, dev: bool, json: bool) -> None:
     keys = _dev_keys(flags) if dev else None
     reread = partial(_with_console, flags, keys.home) if keys else flags.load
     settings = reread()
@@ -111,12 +101,7 @@ def told_of(app: App, url: str) -> dict[str, Any]:
     return {**addresses(url), **numbers, "environment": environment, "notes": list(notes)}
 
 
-@with_settings_flags
-def stdio(flags: Flags, dev: Dev = False) -> None:
-    """Serve one client over standard input and output, with the rights of the key in TOOLGATE_API_KEY.
-
-    A client starts this command; `toolgate mcp-config CLIENT --stdio` prints what the client needs to know.
-    """
+def stdio(flags: Flags, *, dev: bool) -> None:
     settings = flags.load(_dev_keys(flags).home if dev else None)
     key = read_secret("TOOLGATE_API_KEY", os.environ)
     credential = None if key is None else os.fsencode(key)

@@ -1,4 +1,4 @@
-"""`toolgate audit` and `toolgate explain`: read the log, verify it, prove one record, compare two logs."""
+"""What the commands of `toolgate audit`, and `toolgate explain`, do with a log."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded_in_ledger
-from toolgate.cli.options import AlwaysJson, Home, Json, settings_at
+from toolgate.cli.options import settings_at
 from toolgate.config import require_home
 from toolgate.errors import ExitCode, ToolgateError
 from toolgate.kit.note import NoteError, NoteSigner, Verifier
-from toolgate.kit.reports.render import printable
+from toolgate.kit.reports.printable import printable
 from toolgate.ledger import LOG_PATH, record
 from toolgate.ledger.files import KEY_FILE, PUBLIC_KEY, run_of_segment
 from toolgate.ledger.handover import kept_notes, keys_of, rotate
@@ -40,58 +40,15 @@ if TYPE_CHECKING:
     from toolgate.ledger.reading.query import Filter
     from toolgate.ledger.reading.verify import LogVerification
 
-app = typer.Typer(no_args_is_help=True)
-
 PROGRESS_BYTES: Final = 64 * 1024 * 1024
 """Logs smaller than this are verified before a progress bar could be read."""
-
-Log = Annotated[
-    Path | None, typer.Option("--log", metavar="DIR", help="The log's directory; else the one of the home directory.")
-]
-Key = Annotated[
-    str | None,
-    typer.Option("--key", metavar="KEY", help="The log's public key, or a file that holds it; else this home's own."),
-]
-Caller = Annotated[str | None, typer.Option("--caller", metavar="KEY_ID", help="Only this caller's records.")]
-Tool = Annotated[
-    str | None, typer.Option("--tool", help="Only this tool's records: its name, or its id in the log, mcp.tool:ID.")
-]
-Status = Annotated[str | None, typer.Option("--status", help="Only records with this status: ok or error.")]
-Upstream = Annotated[
-    str | None,
-    typer.Option("--upstream", metavar="NAME", help="Only calls of this upstream's tools, and what happened to it."),
-]
-Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Only records from then on: 2026-11-15T21:00:00Z, 90m, 2d."),
-]
 
 
 class AuditError(ToolgateError):
     """What was asked for cannot be done; the text names the fault and the fix."""
 
 
-@app.callback()
-def _audit() -> None:
-    """Read, verify and prove the audit log."""
-
-
-@app.command()
-def verify(
-    path: Annotated[Path | None, typer.Argument(help="The log's directory, or a segment of one run.")] = None,
-    anchor: Annotated[
-        Path | None, typer.Option("--anchor", metavar="FILE", help="Checkpoints that were kept elsewhere.")
-    ] = None,
-    key: Key = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Check that nothing in the log was changed, cut or added.
-
-    Names the first bad line of each run. Exit 0: the log is what was written. 1: it is not, or nobody knows, or there is
-    no run to verify.
-    Run it where the server runs: whether a run still goes on is told by a lock that other machines may not see.
-    """
+def verify(*, path: Path | None, anchor: Path | None, key: str | None, home: Path | None, json: bool) -> None:
     directory, only = _target(path, home)
     if key is None and _own_key_file(directory, home) is None and not (directory / PUBLIC_KEY).exists():
         raise _nothing_verified(directory)
@@ -117,12 +74,7 @@ def verify(
     raise typer.Exit(ExitCode.OK if report.good else ExitCode.FAILED)
 
 
-@app.command("rotate-key")
-def rotate_key(home: Home = None, json: Json = False) -> None:
-    """Change the key that signs the log. Both keys sign a record of it, so that everyone who has the old one can follow.
-
-    Servers that are running go on with the old key until they are restarted. The old secret key is deleted.
-    """
+def rotate_key(*, home: Path | None, json: bool) -> None:
     settings = require_home(settings_at(home))
     directory, key_file = settings.paths.runs / LOG_PATH, settings.paths.secrets / KEY_FILE
     with recorded_in_ledger(settings, "audit.rotate_key", {}) as (ledger, found):
@@ -136,17 +88,7 @@ def rotate_key(home: Home = None, json: Json = False) -> None:
         output.say("Back up secrets/: audit.key has changed, audit.handovers leads from the old key to it.")
 
 
-@app.command()
-def prove(
-    request_id: Annotated[str, typer.Argument(help="The request id of an answer or a record.")],
-    event: Annotated[
-        str, typer.Option("--event", help="Which record of the call or act: outcome or intent.")
-    ] = "outcome",
-    log: Log = None,
-    home: Home = None,
-    json: AlwaysJson = False,  # noqa: ARG001 (taken, so that every command can be asked for it)
-) -> None:
-    """Print a proof that a record is in the log; `audit check-proof` verifies it with the public key alone."""
+def prove(*, request_id: str, event: str, log: Path | None, home: Path | None, json: bool) -> None:  # noqa: ARG001 (its answer is JSON)
     with _reading():
         try:
             proof = proofs.prove(_directory(log, home), request_id, event)
@@ -155,13 +97,7 @@ def prove(
     output.answer_json(proof)
 
 
-@app.command("check-proof")
-def check_proof(
-    file: Annotated[Path, typer.Argument(help="What `audit prove` printed; - for standard input.")],
-    key: Annotated[str, typer.Option("--key", metavar="KEY", help="The log's public key, or a file that holds it.")],
-    json: AlwaysJson = False,  # noqa: ARG001 (as above)
-) -> None:
-    """Check a proof. Needs the public key and nothing else. Prints the record. Exit 0: it is in the log. 1: not."""
+def check_proof(*, file: Path, key: str, json: bool) -> None:  # noqa: ARG001 (as above)
     with _reading():
         data = (
             sys.stdin.buffer.read(strictjson.MAX_BYTES + 1)
@@ -176,20 +112,19 @@ def check_proof(
     output.answer_json(found)
 
 
-@app.command()
-def tail(  # noqa: PLR0917 (typer reads options from the signature)
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=100_000, help="How many of the last.")] = 20,
-    caller: Caller = None,
-    tool: Tool = None,
-    status: Status = None,
-    since: Since = None,
-    upstream: Upstream = None,
-    log: Log = None,
-    home: Home = None,
-    json: Json = False,
+def tail(
+    *,
+    follow: bool,
+    lines: int,
+    caller: str | None,
+    tool: str | None,
+    status: str | None,
+    since: str | None,
+    upstream: str | None,
+    log: Path | None,
+    home: Path | None,
+    json: bool,
 ) -> None:
-    """Show the last records."""
     from collections import deque
 
     directory, wanted = _directory(log, home), _filter(caller, tool, status, since, upstream)
@@ -215,14 +150,7 @@ def _say_none(tool: str | None) -> None:
     output.note(f"no record matches. {near}".rstrip())
 
 
-@app.command()
-def show(
-    request_id: Annotated[str, typer.Argument(help="The request id of an answer or a record.")],
-    log: Log = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Print the records of one call: for people one after another, with --json as one list on one line."""
+def show(*, request_id: str, log: Path | None, home: Path | None, json: bool) -> None:
     records = _records_of(request_id, log, home)
     if json:
         output.answer_json(records)
@@ -231,18 +159,17 @@ def show(
         output.write(strictjson.dumps_pretty(found).decode())
 
 
-@app.command()
 def export(
-    form: Annotated[str, typer.Option("--format", help="jsonl or csv.")] = "jsonl",
-    caller: Caller = None,
-    tool: Tool = None,
-    status: Status = None,
-    since: Since = None,
-    log: Log = None,
-    home: Home = None,
-    json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+    *,
+    form: str,
+    caller: str | None,
+    tool: str | None,
+    status: str | None,
+    since: str | None,
+    log: Path | None,
+    home: Path | None,
+    json: bool,
 ) -> None:
-    """Print every record that matches, oldest first."""
     form = "jsonl" if json else form
     if form not in exports.FORMS:
         raise AuditError(f"There is no format {form}.\nGive one of: {', '.join(exports.FORMS)}.")
@@ -252,16 +179,7 @@ def export(
             output.write(line)
 
 
-@app.command()
-def diff(
-    first: Annotated[Path, typer.Argument(help="A segment, or a golden file.")],
-    second: Annotated[Path, typer.Argument(help="Another one.")],
-    json: Json = False,
-) -> None:
-    """Compare the calls of two logs, in order, without what two servers cannot have in common (times, ids, transport).
-
-    Exit 0: equal. 1: they differ.
-    """
+def diff(*, first: Path, second: Path, json: bool) -> None:
     with _reading():
         try:
             found = parity.differences(parity.calls_in(first), parity.calls_in(second))
@@ -274,13 +192,7 @@ def diff(
     raise typer.Exit(ExitCode.FAILED if found else ExitCode.OK)
 
 
-def explain(
-    request_id: Annotated[str, typer.Argument(help="The request id of an answer or a record.")],
-    log: Log = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Say which rule decided about a request, and what to change."""
+def explain(*, request_id: str, log: Path | None, home: Path | None, json: bool) -> None:
     found = _records_of(request_id, log, home)
     if json:
         output.answer_json({"requestId": request_id, "explanation": explained(found).splitlines(), "records": found})

@@ -1,16 +1,17 @@
-"""`toolgate keys`: make, list and revoke callers' keys."""
+"""What the commands of `toolgate keys` do with the key ring."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
-from toolgate.cli.options import Home, Json, check_role, home_at, seconds_of
+from toolgate.cli.keys.roles import check_role
+from toolgate.cli.options import home_at, seconds_of
 from toolgate.errors import ExitCode
 from toolgate.gate.keys import KeyRing, check_label
 from toolgate.model.clock import rfc3339
@@ -21,23 +22,8 @@ if TYPE_CHECKING:
     from toolgate.gate.keys import KeyRing
     from toolgate.settings import Settings
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command()
-def create(
-    role: Annotated[
-        str,
-        typer.Option("--role", help="builder, committer, admin, auditor, or a role of the policy manifest."),
-    ],
-    label: Annotated[str, typer.Option("--label", help="A reminder of whose key this is.")] = "",
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="30d", help="Life of the key: 90m, 12h, 30d, 8w.")
-    ] = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Make a key. It is shown once: only its digest is kept."""
+def create(*, role: str, label: str, expires: str | None, home: Path | None, json: bool) -> None:
     settings, ring = _ring(home)
     check_role(role, settings.paths.policy)
     until = _moment(expires)
@@ -56,9 +42,7 @@ def create(
     output.note(f"id {key.id}, role {key.role}; only its digest is kept, in {settings.paths.keys}. Copy the key now.")
 
 
-@app.command("list")
-def list_keys(home: Home = None, json: Json = False) -> None:
-    """List keys: never their secrets."""
+def list_keys(*, home: Path | None, json: bool) -> None:
     _, ring = _ring(home)
     now = time.time()
     rows = [key.as_json() | {"state": key.state(now)} for key in ring.all()]
@@ -71,13 +55,7 @@ def list_keys(home: Home = None, json: Json = False) -> None:
         output.note("There are no keys. Make one: toolgate keys create --role admin")
 
 
-@app.command()
-def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `toolgate keys list` shows it.")],
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Revoke a key: a running server refuses it from its next call on."""
+def revoke(*, key_id: str, home: Path | None, json: bool) -> None:
     settings, ring = _ring(home)
     if not any(key.id == key_id for key in ring.all()):
         # The argument is not repeated: people paste whole keys here.

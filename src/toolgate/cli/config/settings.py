@@ -1,13 +1,11 @@
-"""`toolgate config`: the settings in force."""
+"""The settings in force, as `toolgate config` shows them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from toolgate.cli import output
-from toolgate.cli.options import Flags, Json, with_settings_flags
+from toolgate.cli.options import Flags
 from toolgate.errors import StartRefused
 from toolgate.model import strictjson
 from toolgate.packs.discovery import store_settings
@@ -17,22 +15,8 @@ if TYPE_CHECKING:
     from toolgate.settings import Settings
     from toolgate.settings.spec import Resolved
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.callback()
-def _config() -> None:
-    """Show the settings and where each comes from."""
-
-
-@app.command("print")
-@with_settings_flags
-def print_settings(
-    flags: Flags,
-    resolved: Annotated[bool, typer.Option("--resolved", help="Also say where each value comes from.")] = False,
-    json: Json = False,
-) -> None:
-    """Print every setting as the server would see it. What a secret holds is not shown."""
+def print_settings(flags: Flags, *, resolved: bool, json: bool) -> None:
     rows = _rows(flags.load())
     if json:
         output.answer_json({row.spec.key: _machine(row) if resolved else row.shown for row in rows})

@@ -1,4 +1,4 @@
-"""`toolgate init`: a home with settings, policy, workspace and a first key."""
+"""Makes a home: settings, policy, workspace and a first key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import shutil
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
-from toolgate.cli.config import toml_value
-from toolgate.cli.options import Json
+from toolgate.cli.config.settings import toml_value
 from toolgate.config import FILE_NAME, load_settings
 from toolgate.enabled import enabled_packs
 from toolgate.errors import StartRefused
@@ -33,11 +30,7 @@ IGNORED: Final = "keys/\nsecrets/\nstate/\nruns/\n"
 """Private or produced: none of it belongs into version control."""
 
 
-def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made if it is not there.")] = Path(),
-    json: Json = False,
-) -> None:
-    """Make a home: toolgate.toml, policy/, workspace/, and a first admin key, which is shown once."""
+def init(*, directory: Path, json: bool) -> None:
     home = directory.absolute()
     _refuse_if_taken(home)
     with _all_or_nothing(home):

@@ -1,0 +1,98 @@
+"""What a command loads to explain itself: its name, its flags and what draws help; nothing of what it would do."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+import typer
+
+from tests.cli.support import clean_environment
+from toolgate.cli.commands import every_command
+from toolgate.cli.groups import LazyGroup
+from toolgate.later import named
+
+BUDGETS: Mapping[str, int] = {
+    "version": 18,
+    "serve": 24,
+    "stdio": 24,
+    "init": 23,
+    "keys create": 23,
+    "config print": 24,
+    "doctor": 24,
+    "mcp-config": 24,
+    "tools list": 24,
+    "contract check": 24,
+    "policy lint": 24,
+    "audit tail": 23,
+    "explain": 23,
+}
+"""Modules that the help of a command may load beside `DRAWN_BY`: ours, and what ours need."""
+DRAWN_BY = "import typer, typer.rich_utils, typer.completion"
+"""What draws help loads some 300 modules, and how many is not ours to say."""
+PROGRAM = f"""
+import sys
+{DRAWN_BY}
+before = set(sys.modules)
+from toolgate.cli.main import main
+main(sys.argv[1:])
+sys.stderr.write("\\n" + " ".join(set(sys.modules) - before))
+"""
+
+
+def loaded_for_help(command: str, cwd: Path) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command.split(), "--help"],
+        cwd=cwd,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert "Usage: toolgate" in done.stdout
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("command", BUDGETS)
+def test_help_loads_no_more_modules_than_its_budget(command: str, tmp_path: Path) -> None:
+    loaded = loaded_for_help(command, tmp_path)
+    assert "toolgate.cli.main" in loaded
+    assert len(loaded) <= BUDGETS[command], sorted(loaded)
+
+
+def declared() -> Iterator[Any]:
+    """Every command whose work is done by a function of another module."""
+    for command in every_command().values():
+        target = named(command.target)
+        found = functions(target) if isinstance(target, typer.Typer) else [target]
+        yield from (function for function in found if hasattr(function, "done_by"))
+
+
+def functions(app: typer.Typer) -> Iterator[Any]:
+    group = app.info.cls
+    if isinstance(group, type) and issubclass(group, LazyGroup):
+        for target in {command.target for command in group.listed}:
+            yield from functions(named(target))
+    for command in app.registered_commands:
+        yield command.callback
+    for each in app.registered_groups:
+        if each.typer_instance is not None:
+            yield from functions(each.typer_instance)
+
+
+@pytest.mark.parametrize("function", list(declared()), ids=lambda function: function.done_by)
+def test_what_does_a_command_takes_what_the_command_declares(function: Any) -> None:
+    work, command = named(function.done_by), inspect.unwrap(function)
+    taken = get_type_hints(work, localns={"Path": Path, **command.__globals__})
+    assert taken == get_type_hints(command)
+    assert list(inspect.signature(work).parameters) == list(inspect.signature(command).parameters)
+
+
+def test_commands_are_declared_apart_from_their_work() -> None:
+    assert len(list(declared())) > len(BUDGETS)
