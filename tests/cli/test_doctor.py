@@ -337,7 +337,7 @@ ASKED_OTHERWISE = {
     "servers.http_lifecycle:_bind": "test_p13_a_port_that_is_taken...",
     "powers.bus:require_client": "test_p13_what_a_pack_says...",
     "packs.consensus.gossip.service:check_start": "test_p13_what_a_pack_says...",
-    "packs.consensus.cli:": "commands for people",
+    "packs.consensus.cli.rounds:": "commands for people",
     "packs.discovery:import_door": "a broken package; doctor loads packs by the call that `serve` makes: `unknown pack`",
     "packs.loader:require_sound": "the same",
     "enabled:_made": "the same, for packs that are made of data",

@@ -19,6 +19,7 @@ from toolgate.later import named
 
 BUDGETS: Mapping[str, int] = {
     "version": 18,
+    "call": 24,
     "serve": 24,
     "stdio": 24,
     "init": 23,
@@ -31,6 +32,12 @@ BUDGETS: Mapping[str, int] = {
     "policy lint": 24,
     "audit tail": 23,
     "explain": 23,
+    "analyze": 55,
+    "l0": 55,
+    "adr check": 55,
+    "consensus": 53,
+    "lra serve": 77,
+    "lra sign": 77,
 }
 """Modules that the help of a command may load beside `DRAWN_BY`: ours, and what ours need."""
 DRAWN_BY = "import typer, typer.rich_utils, typer.completion"

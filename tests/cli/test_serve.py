@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.support import PROGRAM, Commands, clean_environment, process, serving
 from tests.homes import PATIENCE_S
-from toolgate.cli.calls import call as call_module
+from toolgate.cli.calls import calling as call_module
 from toolgate.errors import VERDICTS, Ending, ExitCode
 
 

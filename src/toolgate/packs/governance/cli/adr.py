@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,14 +12,6 @@ from toolgate.cli.output import answer_json, say
 from toolgate.errors import ExitCode, ToolError
 from toolgate.kit.findings import Finding, fingerprinted
 from toolgate.packs.governance.cli.common import (
-    FailOn,
-    Form,
-    Format,
-    Home,
-    Json,
-    Output,
-    Root,
-    Threshold,
     as_json,
     directory,
     existing,
@@ -30,6 +22,7 @@ from toolgate.packs.governance.cli.common import (
     write_findings,
 )
 from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.cli.options import Format, Threshold
 from toolgate.packs.governance.decisions.compliance import as_data, check, governed_files, read_records
 
 if TYPE_CHECKING:
@@ -37,32 +30,20 @@ if TYPE_CHECKING:
     from toolgate.packs.governance.decisions.compliance import Compliance
     from toolgate.packs.governance.decisions.records import DecisionRecord
 
-adr = typer.Typer(no_args_is_help=True, help="Decision records as rules.")
 
-Files = Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...", help="Files to judge.")]
-Where = Annotated[str, typer.Option("--adr-path", metavar="DIR", help="Where the records are.")]
-
-
-@adr.callback()
-def _adr() -> None:
-    """Decision records as rules."""
-
-
-@adr.command("check")
 def adr_check(
-    files: Files = None,
     *,
-    only: Annotated[list[str] | None, typer.Option("--adr", metavar="ID", help="Only this record; repeatable.")] = None,
-    adr_path: Where = "docs/adr",
-    include_proposed: Annotated[bool, typer.Option("--include-proposed", help="Apply proposed records too.")] = False,
-    form: Form = Format.text,
-    output: Output = None,
-    fail_on: FailOn = Threshold.block,
-    root: Root = None,
-    home: Home = None,
-    json: Json = False,
+    files: list[Path] | None,
+    only: list[str] | None,
+    adr_path: str,
+    include_proposed: bool,
+    form: Format,
+    output: Path | None,
+    fail_on: Threshold,
+    root: Path | None,
+    home: Path | None,
+    json: bool,
 ) -> None:
-    """Which accepted decisions do these files break? Without FILES: every file that a rule is about."""
     named = existing(files or ())
     with person(home, directory(root), isolated=True) as who:
         args: dict[str, Any] = {"adrPath": adr_path, "includeProposed": include_proposed}
@@ -82,15 +63,7 @@ def adr_check(
     raise typer.Exit(gate_exit(errors, exit_of(compliance.decision, "cloud", fail_on, binding=False)))
 
 
-@adr.command("lint")
-def adr_lint(
-    *,
-    adr_path: Where = "docs/adr",
-    root: Root = None,
-    home: Home = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
-) -> None:
-    """Can the rules of every decision record be read, whatever its status? Exit 1 when not."""
+def adr_lint(*, adr_path: str, root: Path | None, home: Path | None, json: bool) -> None:
     with person(home, directory(root), isolated=True) as who:
         try:
             records, unread = asyncio.run(read_records(who.context(), {"adrPath": adr_path}))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing, contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from msgspec.structs import replace
@@ -19,17 +18,6 @@ from toolgate.packs.governance.analysis.pipeline import LocalInputs
 from toolgate.packs.governance.analysis.pipeline import analyze as run
 from toolgate.packs.governance.analysis.report import reliability, report
 from toolgate.packs.governance.cli.common import (
-    About,
-    Binding,
-    FailOn,
-    Form,
-    Format,
-    Home,
-    Json,
-    Output,
-    Permissions,
-    Root,
-    Threshold,
     as_json,
     exit_of,
     gate_exit,
@@ -41,6 +29,7 @@ from toolgate.packs.governance.cli.common import (
 from toolgate.packs.governance.cli.fix import fix_files
 from toolgate.packs.governance.cli.git import base_reader, origin_at
 from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.cli.options import Default, Format, Mode, Switch, Threshold
 from toolgate.packs.governance.cli.target import target_of
 from toolgate.packs.governance.cli.zizmor import Zizmor
 from toolgate.packs.governance.repository.config import CONFIG, read_config
@@ -57,64 +46,27 @@ if TYPE_CHECKING:
     from toolgate.packs.governance.cli.target import CommandTarget
 
 
-class Mode(StrEnum):
-    """What kind of change is judged."""
-
-    pull_request = "pull_request"
-    issue = "issue"
-    merge_group = "merge_group"
-    drift = "drift"
-    calibration = "calibration"
-
-
-class Switch(StrEnum):
-    """Whether zizmor is asked too."""
-
-    auto = "auto"
-    on = "on"
-    off = "off"
-
-
-Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[DIR | FILES]...", help="A repository; or files of one, to hear about those only."),
-]
-Protection = Annotated[
-    Path | None,
-    typer.Option("--protection", metavar="FILE", help="Branch protection or rules as the code host answers them."),
-]
-
-
 def analyze(
-    paths: Paths = None,
     *,
-    mode: Annotated[Mode, typer.Option(help="What kind of change is judged.")] = Mode.pull_request,
-    strict: Annotated[bool, typer.Option("--strict", help="No high finding, at most 5 medium.")] = False,
-    context: About = None,
-    protection: Protection = None,
-    default_permissions: Permissions = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="COMMIT", help="Before the change: which ignores are new?")
-    ] = None,
-    zizmor: Annotated[
-        Switch | None, typer.Option("--zizmor", help="on: its absence is an error; else .toolgate.toml.")
-    ] = None,
-    require_evaluated: Annotated[
-        bool, typer.Option("--require-evaluated", help="Exit 2 when a rule lacks what it needs.")
-    ] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Add missing permissions, and pins from --pins, first.")] = False,
-    pins: Annotated[
-        Path | None, typer.Option("--pins", metavar="FILE", help="Tags and their commits, for --fix.")
-    ] = None,
-    form: Form = Format.text,
-    output: Output = None,
-    fail_on: FailOn = Threshold.block,
-    require_binding: Binding = False,
-    root: Root = None,
-    home: Home = None,
-    json: Json = False,
+    paths: list[Path] | None,
+    mode: Mode,
+    strict: bool,
+    context: str | None,
+    protection: Path | None,
+    default_permissions: Default | None,
+    base: str | None,
+    zizmor: Switch | None,
+    require_evaluated: bool,
+    fix: bool,
+    pins: Path | None,
+    form: Format,
+    output: Path | None,
+    fail_on: Threshold,
+    require_binding: bool,
+    root: Path | None,
+    home: Path | None,
+    json: bool,
 ) -> None:
-    """Judge a repository's workflows, branch protection and contract."""
     target = target_of(paths or (), root)
     asked: dict[str, Any] = {"mode": mode.value, "strict": strict, "context": context}
     asked |= {"defaultPermissions": default_permissions.value} if default_permissions else {}
@@ -137,13 +89,8 @@ def analyze(
 
 
 def baseline(
-    paths: Paths = None,
-    context: About = None,
-    root: Root = None,
-    home: Home = None,
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+    *, paths: list[Path] | None, context: str | None, root: Path | None, home: Path | None, json: bool
 ) -> None:
-    """Remember the governed files as they are now; `analyze --mode drift` reports what changed since."""
     target = target_of(paths or (), root)
     with person(home, target.root, keep=True) as who:
         asked = {"mode": "calibration", "context": context}

@@ -24,9 +24,9 @@ from toolgate.kit.reports.sarif import FINGERPRINT
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.packs.governance.cli.analyze import analyzed, outside
-from toolgate.packs.governance.cli.common import About, Root
 from toolgate.packs.governance.cli.git import is_ignored, origin_at
 from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.cli.options import About, Root
 from toolgate.packs.governance.cli.target import target_of
 from toolgate.packs.governance.repository.identity import origin_of
 from toolgate.packs.governance.repository.suppressions import (

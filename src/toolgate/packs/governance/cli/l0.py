@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
 import typer
@@ -13,14 +13,6 @@ import typer
 from toolgate.errors import ToolError
 from toolgate.model import strictjson
 from toolgate.packs.governance.cli.common import (
-    Binding,
-    FailOn,
-    Format,
-    Home,
-    Json,
-    Permissions,
-    Root,
-    Threshold,
     as_json,
     directory,
     existing,
@@ -32,6 +24,7 @@ from toolgate.packs.governance.cli.common import (
     write_answer,
 )
 from toolgate.packs.governance.cli.local import person
+from toolgate.packs.governance.cli.options import Default, Format, Threshold
 from toolgate.packs.governance.repository.model import file_type, governed
 from toolgate.packs.governance.tools.validate_l0_invariants import VALIDATE_L0, as_text, run
 
@@ -41,26 +34,20 @@ if TYPE_CHECKING:
 MAX_INPUT_BYTES: Final = 1024 * 1024
 
 
-def l0(  # noqa: PLR0917 (typer reads the options from the signature)
-    input: Annotated[  # noqa: A002 (the option's name)
-        Path | None, typer.Option(metavar="FILE", help="The tool's arguments as JSON; - reads standard input.")
-    ] = None,
-    workflow: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="Workflow whose permissions to check.")
-    ] = None,
-    schema_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Schema file to hash.")] = None,
-    expected_hash: Annotated[
-        str | None, typer.Option(metavar="SHA256", help="Its expected digest, 64 hex digits.")
-    ] = None,
-    default_permissions: Permissions = None,
-    form: Annotated[Format, typer.Option("--format", help="text or json.")] = Format.text,
-    fail_on: FailOn = Threshold.block,
-    require_binding: Binding = False,
-    root: Root = None,
-    home: Home = None,
-    json: Json = False,
+def l0(
+    *,
+    input: Path | None,  # noqa: A002 (the option's name)
+    workflow: list[Path] | None,
+    schema_file: Path | None,
+    expected_hash: str | None,
+    default_permissions: Default | None,
+    form: Format,
+    fail_on: Threshold,
+    require_binding: bool,
+    root: Path | None,
+    home: Path | None,
+    json: bool,
 ) -> None:
-    """Check the L0 invariants; without options, the permissions of all workflows."""
     args: dict[str, Any] = _json_arguments(input, dict(VALIDATE_L0.input_schema)) if input else {}
     with person(home, directory(root), keep="nonceValidation" in args) as who:  # a nonce is spent where it is kept
         if schema_file:

@@ -1,27 +1,15 @@
-"""`lra keygen` and `lra sign`: a reviewer signs with a key of their own."""
+"""`lra keygen` and `lra sign`: their flags and their help. `signatures.py` does what they say."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from toolgate.cli.options import AlwaysJson
-from toolgate.cli.output import answer_json
-from toolgate.errors import ToolError
-from toolgate.model import strictjson
-from toolgate.packs.lra.cli.shared import KEYS, Json, note, now, say
-from toolgate.packs.lra.receipts import sign as signing
-from toolgate.packs.lra.receipts.receipt import key_text
-from toolgate.packs.lra.receipts.sign import HOME_PREFIX, with_advice
-from toolgate.packs.lra.receipts.sshsig import fingerprint
-from toolgate.packs.lra.settings import KEY_USE
-from toolgate.powers.files import open_directory
-from toolgate.powers.keys import KeyDirectory, to_openssh
-
-if TYPE_CHECKING:
-    pass
+from toolgate.later import done_by
+from toolgate.packs.lra.cli.shared import KEYS, Json
 
 app = typer.Typer(add_completion=False)
 
@@ -29,24 +17,17 @@ KeyDirectoryOption = Annotated[Path, typer.Option("--keys", help="The key direct
 
 
 @app.command()
+@done_by("toolgate.packs.lra.cli.signatures:keygen")
 def keygen(
     name: Annotated[str, typer.Argument(help="Name of the new key.")] = "lra-identity.key",
     keys: KeyDirectoryOption = KEYS,
     json: Json = False,
 ) -> None:
     """Make an Ed25519 signing key (PKCS#8 PEM, mode 0600). Never overwrites one."""
-    directory, name = keys.expanduser(), name.removeprefix(HOME_PREFIX)
-    public = KeyDirectory(directory).generate(name, use=KEY_USE)
-    line = to_openssh(public, name).decode().strip()
-    if json:
-        made = {"key": str(directory / name), "public_key": key_text(public)}
-        answer_json(made | {"fingerprint": fingerprint(public), "trust_line": f"YOU@EXAMPLE.ORG {line}"})
-        return
-    say(f"Key:         {directory / name}\nPublic key:  {key_text(public)}\n")
-    say(f"Fingerprint: {fingerprint(public)}\nTrust line:  YOU@EXAMPLE.ORG {line}\n")
 
 
 @app.command()
+@done_by("toolgate.packs.lra.cli.signatures:sign")
 def sign(
     receipt: Annotated[Path, typer.Argument(help="A receipt of lra verify; a .dsse.json gets one more signature.")],
     key: Annotated[
@@ -57,26 +38,6 @@ def sign(
     even_failed: Annotated[
         bool, typer.Option("--even-failed", help="Sign although the receipt says that the verification failed.")
     ] = False,
-    json: AlwaysJson = False,  # noqa: ARG001 (taken, so that every command can be asked for it)
+    json: AlwaysJson = False,
 ) -> None:
     """Sign a receipt: DSSE envelope, flat form, log entry. Prints the signed receipt."""
-    wanted = tuple(formats or ())
-    if unknown := set(wanted) - set(signing.DETACHED):
-        raise typer.BadParameter(f"--format is sshsig or minisign, not {min(unknown)}")
-    with open_directory(receipt.parent) as files:
-        signing.read_receipt(files, receipt.name)
-        done = signing.sign_file(files, receipt.name, _seed(key, keys), now(), wanted, even_failed=even_failed)
-    say(strictjson.dumps_pretty(done.nested).decode())
-    for name in done.files:
-        note(f"wrote {receipt.parent / name}")
-
-
-def _seed(key: str, keys: Path) -> bytes:
-    """A person's own key: a use that is stated counts, and nothing is written beside it."""
-    path = Path(key).expanduser()
-    directory = path.parent if path.is_file() else keys.expanduser()
-    name = path.name if path.is_file() else key.removeprefix(HOME_PREFIX)
-    try:
-        return KeyDirectory(directory, states=False).seed(name, use=KEY_USE)
-    except ToolError as fault:
-        raise with_advice(fault, name, str(directory)) from None

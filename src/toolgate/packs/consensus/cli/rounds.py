@@ -1,11 +1,11 @@
-"""`toolgate consensus`: a person's own look at the arbiter's store, and checks of evidence that need nothing but bytes."""
+"""What the commands of `toolgate consensus` do, and how it is shown."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -40,19 +40,11 @@ if TYPE_CHECKING:
     from toolgate.packs.consensus.arbiter.node import Node
     from toolgate.powers.keys import KeyDirectory
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Rounds, votes and their finality.")
-
-Home = Annotated[
-    Path | None, typer.Option("--home", metavar="DIR", help="Where toolgate.toml is; else TOOLGATE_HOME, else here.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 _SHORT: Final = 12
 """Hex digits that tell arbiters and roots apart for people; --json has them all."""
 
 
-@app.command()
-def status(home: Home = None, json: Json = False) -> None:
-    """Who the arbiters are, how far the rounds have come, and the hash of everything known."""
+def status(*, home: Path | None, json: bool) -> None:
     with _node(home) as node:
         found = asyncio.run(node.store.run(lambda connection: engine.status(connection, node.network)))
     if json:
@@ -98,16 +90,7 @@ def _status_json(node: Node, found: engine.ArbiterStatus) -> dict[str, Any]:
     }
 
 
-@app.command()
-def show(
-    round_id: Annotated[int, typer.Argument(metavar="ROUND", min=1, max=2**63 - 1, help="The round's number.")],
-    home: Home = None,
-    json: Json = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the last evidence there, for `verify`.")
-    ] = None,
-) -> None:
-    """Draw a round's ladder: who voted what, and when it rose."""
+def show(*, round_id: int, home: Path | None, json: bool, save: Path | None) -> None:
     with _node(home) as node:
         standing, entries, rises = asyncio.run(
             node.store.run(lambda connection: _read_history(connection, node, round_id))
@@ -209,17 +192,7 @@ def _round_json(
     }
 
 
-@app.command()
-def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Evidence: bytes, or their hex digits.")],
-    arbiters: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The arbiter set (status --json); else the one of the settings."),
-    ] = None,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """Check a certificate, a rise or an equivocation proof offline. Exit 1: it proves nothing."""
+def verify(*, file: Path, arbiters: Path | None, home: Path | None, json: bool) -> None:
     network = _network(arbiters, home)
     try:
         evidence = decode_evidence(_evidence_bytes(file))
@@ -276,9 +249,7 @@ def _claim_json(evidence: Evidence) -> dict[str, Any]:
     return claim
 
 
-@app.command()
-def seal(home: Home = None, json: Json = False) -> None:
-    """Propose a checkpoint over every certificate that is not ABSOLUTE yet. It takes effect when a quorum accepts it."""
+def seal(*, home: Path | None, json: bool) -> None:
     with _node(home) as node:
         stood = asyncio.run(
             node.run(lambda connection: engine.seal(connection, node.network, node.signer, node.recorded()))
@@ -290,16 +261,7 @@ def seal(home: Home = None, json: Json = False) -> None:
     typer.echo(f"checkpoint in round {stood.round.id} {outlook}; epoch {stood.epoch}")
 
 
-@app.command()
-def keys(
-    make: Annotated[bool, typer.Option("--make", help="Make the keys that are missing.")] = False,
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Move the voting key to this store. Its old store must be gone for good.")
-    ] = False,
-    home: Home = None,
-    json: Json = False,
-) -> None:
-    """The public halves of this server's voting and VRF keys: what the other arbiters put into their settings."""
+def keys(*, make: bool, adopt: bool, home: Path | None, json: bool) -> None:
     with _local(home) as local:
         names = {which: str(local.settings[which]) for which in ("voting_key", "vrf_key")}
         if make:
