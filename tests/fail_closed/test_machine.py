@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.support import process
+from tests.cli.support import Done, process
 from tests.faces import speak
 from tests.fail_closed.page import READY, Table, ended, readiness
 from tests.homes import PATIENCE_S, ROOT, SITE, Home, Server, make_home
@@ -97,6 +97,7 @@ DISKS: dict[str, Callable[[Machine], AbstractContextManager[None]]] = {
 SLOW = "the log's disk does not answer"
 CLOCK = "the clock jumps a day ahead, or back"
 POLICY = "the policy is not JSON, at the start"
+RELOADED = "the policy is not JSON, at a reload"
 UPSTREAM = "an upstream hangs"
 BROKER = "NATS is down, and is started again"
 
@@ -175,6 +176,45 @@ def test_a_broken_policy_refuses_the_start_and_says_where(machine: Machine) -> N
         f"exit {done.code}; standard error names `{MANIFEST_FILE}` and the place",
         "when the file is mended and the server is started",
     )
+
+
+@pytest.mark.guard
+def test_a_broken_policy_at_a_reload_keeps_the_old_one_and_is_said(machine: Machine) -> None:
+    home, file = machine.home, machine.home.path / "policy" / MANIFEST_FILE
+    whole = file.read_text()
+
+    def reload() -> Done:
+        return process("reload", "--home", str(home.path), cwd=home.path, PYTHONPATH=str(SITE))
+
+    with machine.serving():
+        file.write_text(whole[:-20])
+        refused = reload()
+        said = {machine.read(), machine.write("still")}
+        ready, differs = readiness(machine.server), _differs(machine.server)
+        file.write_text(whole)
+        mended = reload()
+        assert (_differs(machine.server), machine.write("after")) == ([], "OK")
+    assert MANIFEST_FILE in refused.out + refused.err
+    assert (said, refused.code, mended.code) == ({"OK"}, 1, 0)
+    acts = [
+        record["status"]
+        for record in home.records()
+        if (record.get("act"), record.get("stage")) == ("reload", "outcome")
+    ]
+    assert acts == ["error", "ok"]
+    assert machine.verified()
+    REST.hold(
+        RELOADED,
+        f"served by the policy that was read before: {said.pop()}",
+        f"{ready}, `differs`: {', '.join(f'`{each}`' for each in differs)}",
+        f"`toolgate reload`: exit {refused.code}, names `{MANIFEST_FILE}` and the place; the refused `reload` in the audit log",
+        "when the file is mended and read again",
+    )
+
+
+def _differs(server: Server) -> list[str]:
+    with urlopen(f"{server.ready['url']}/readyz", timeout=PATIENCE_S) as page:
+        return list(json.load(page).get("differs", []))
 
 
 @pytest.mark.guard
@@ -285,4 +325,4 @@ class Broker:
 
 def test_the_page_has_a_row_for_each_fault_and_no_other() -> None:
     assert LOG.faults() == sorted([*DISKS, SLOW])
-    assert REST.faults() == sorted([CLOCK, POLICY, UPSTREAM, BROKER])
+    assert REST.faults() == sorted([CLOCK, POLICY, RELOADED, UPSTREAM, BROKER])

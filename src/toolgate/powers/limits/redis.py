@@ -163,7 +163,7 @@ def _hidden(caller: str) -> str:
 
 def _read(answer: Any) -> tuple[Standing, list[Ruling]]:
     """Raises: StoreUnavailable."""
-    if not isinstance(answer, list) or len(answer) < HEAD or not all(isinstance(each, int) for each in answer):
+    if not isinstance(answer, list) or len(answer) < HEAD or set(map(type, answer)) != {int}:
         raise StoreUnavailable("the engine of the limits gives an answer that is none")
     known, processes, wait_ms = answer[:HEAD]
     rulings = [
