@@ -369,3 +369,35 @@ stores.close()
     stores = OpenStores({}, tmp_path, [ONE])
     assert asyncio.run(stores.get("notes").run(lambda c: c.exec_driver_sql("SELECT n FROM notes").scalar())) == 80
     stores.close()
+
+
+@pytest.mark.guard
+def test_processes_that_open_a_new_postgresql_store_at_once_wait_for_the_one_that_migrates_it(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """One of them is killed in the middle: the next begins anew. None gives up, and none migrates what is migrated."""
+    url = postgres.new_database()
+    slow = ["CREATE TABLE opened (n INTEGER)", "INSERT INTO opened VALUES (1)", "SELECT pg_sleep(0.3)"]
+    program = f"""
+import asyncio
+from pathlib import Path
+from toolgate.model.tool import Migration
+from toolgate.powers import stores as powers
+stores = powers.OpenStores({{"notes": {url!r}}}, Path({str(tmp_path)!r}), [Migration("notes", 1, {slow!r})])
+print("begun", flush=True)
+asyncio.run(stores.get("notes").run(lambda connection: None))
+stores.close()
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    processes[0].kill()
+    ended = [process.wait(2 * PATIENCE_S) for process in processes]
+    for process in processes:
+        process.communicate()
+    assert ended[1:] == [0] * 3
+    stores = OpenStores({"notes": url}, tmp_path, [Migration("notes", 1, slow)])
+    rows = asyncio.run(stores.get("notes").run(lambda c: c.exec_driver_sql("SELECT count(*) FROM opened").scalar()))
+    stores.close()
+    assert rows == 1
