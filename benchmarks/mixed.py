@@ -214,9 +214,9 @@ KINDS: Final[Mapping[str, tuple[Callable[[Client], Awaitable[None]], int]]] = {
 """What a client does next, and how often."""
 
 
-async def behave(client: Client, kinds: Sequence[str], until: float) -> None:
+async def behave(client: Client, kinds: Sequence[str], goes_on: Callable[[], bool]) -> None:
     weights = [KINDS[kind][1] for kind in kinds]
-    while time.monotonic() < until:
+    while goes_on():
         kind = client.chance.choices(kinds, weights)[0]
         client.told[kind] += 1
         try:
@@ -258,7 +258,7 @@ def _mib(text: str) -> float:
 
 async def press(clients: Sequence[Client], kinds: Sequence[str], seconds: float, memory: Memory) -> None:
     until = time.monotonic() + seconds
-    work = asyncio.gather(*(behave(client, kinds, until) for client in clients))
+    work = asyncio.gather(*(behave(client, kinds, lambda: time.monotonic() < until) for client in clients))
     for _ in range(SAMPLES):
         await asyncio.sleep(seconds / SAMPLES)
         memory.tell("under load")
