@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ import pytest
 from scripts.clients import install
 from tests.clients.conftest import AT_ONCE, TRANSPORTS, Place
 from tests.homes import PATIENCE_S, make_home
+from tests.upstreams.homes import adopting_home
+from tests.upstreams.relay.gates import ERAS, upstream
 from tests.waiting import until
 
 pytestmark = pytest.mark.guard
@@ -165,3 +168,39 @@ def test_a_call_is_cancelled_when_the_inspector_is_interrupted(waits: Place, pac
         return [each["error"]["reason"] for each in records if each["transport"] == transport]
 
     assert until(ended, "the call has ended") == ["cancelled"]
+
+
+UPSTREAMS = {"old": (ERAS[0], "stdio"), "new": (ERAS[1], "http")}
+"""A server of each era that somebody else wrote, over either transport."""
+RELAYED: dict[str, tuple[Sequence[str], str]] = {
+    "tools/list": (("--method", "tools/list"), "{}_echo"),
+    "tools/call": (calling("{}_echo", {"text": "through the gate"}), "through the gate"),
+    "prompts/list": (("--method", "prompts/list"), "{}_greet"),
+    "prompts/get": (("--method", "prompts/get", "--prompt-name", "{}_greet", "--prompt-args", "name=Ada"), "For Ada."),
+    "resources/list": (("--method", "resources/list"), "{}+note://one"),
+    "resources/templates/list": (("--method", "resources/templates/list"), "{}+note://{{+path}}"),
+    "resources/read": (("--method", "resources/read", "--uri", "{}+note://one"), "At note://one."),
+}
+
+
+@pytest.fixture(scope="module")
+def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with ExitStack() as stack:
+        tables = {name: stack.enter_context(upstream(*how)) for name, how in UPSTREAMS.items()}
+        home = adopting_home(tmp_path_factory.mktemp("relayed") / "home", tables)
+        yield Place(home, stack.enter_context(home.serving()))
+
+
+@pytest.mark.parametrize("method", RELAYED)
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_inspector_reaches_what_upstreams_of_both_eras_offer(
+    relayed: Place, packages: Path, era: str, method: str
+) -> None:
+    asked, expected = RELAYED[method]
+    runs = dict.fromkeys(
+        tuple(word.replace("{}", name) for word in asked) for name in UPSTREAMS
+    )  # a list is one for both
+    told = [inspect(packages, command(relayed, "http", era, *words)) for words in runs]
+    assert [code for code, _, _ in told] == [OK] * len(runs), told
+    said = "".join(each for _, _, each in told)
+    assert [name for name in UPSTREAMS if expected.format(name) not in said] == []

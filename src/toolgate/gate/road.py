@@ -134,16 +134,26 @@ class Road(Struct, frozen=True):
         try:
             for _ in range(MAX_ROUNDS):
                 answers = await self._answered(arrival, asked.ask, answer)
-                assert answer.asks is not None
-                call = replace(ticket.call, answers=answers, state=answer.asks["requestState"])
-                ticket = self.admission.enter(ticket.caller, call, ticket.origin, is_held=ticket.is_held)
-                arrival.ticket, ticket.asked_id = ticket, asked.id
-                answer = await self.travel(ticket)
+                before, answer = answer, await self._go_on(arrival, asked, ticket, answer, answers)
+                if answer.ending is Ending.STATE_REFUSED and ticket.holds:
+                    await self._go_on(arrival, asked, ticket, before, {})  # an upstream waits, and is told
                 if answer.asks is None:
                     return arrival.face.render(asked, answer)
+                assert arrival.ticket is not None
+                ticket = arrival.ticket
             raise Refusal(Ending.CLIENT_CANNOT, f"The tool asked more than {MAX_ROUNDS} times.", reason="client_cannot")
         except Refusal as refusal:
             return self.turn_away(arrival, refusal)
+
+    async def _go_on(
+        self, arrival: Arrival, asked: Asked, ticket: Ticket, answer: Answer, answers: dict[str, Any]
+    ) -> Answer:
+        """The call that brings the answers to what this one asked. Raises: Refusal."""
+        assert answer.asks is not None
+        call = replace(ticket.call, answers=answers, state=answer.asks["requestState"])
+        arrival.ticket = following = self.admission.enter(ticket.caller, call, ticket.origin, is_held=ticket.is_held)
+        following.asked_id = asked.id
+        return await self.travel(following)
 
     async def _answered(self, arrival: Arrival, spell: Spelt, answer: Answer) -> dict[str, Any]:
         """What the client says. Raises: Refusal: it does not answer, or cannot."""

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.upstreams.relay.gates import ERAS, WHOLE
+from tests.upstreams.relay.gates import ERAS, WHOLE, whole
 from tests.upstreams.support import PATIENCE_S, alive, all_approved
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 from toolgate.errors import UpstreamFailed
 from toolgate.model.mcpwire import RelayedCall
 from toolgate.powers.mcp.children import ChildTransport, Program, environment_for, open_child
+from toolgate.powers.mcp.http import Dialer, Endpoint, HttpTransport
 from toolgate.powers.mcp.relay import lanes
 from toolgate.powers.mcp.upstream import Upstream, UpstreamEvent
 
@@ -180,3 +181,29 @@ def test_the_children_of_an_upstream_that_is_closed_end_with_it() -> None:
         assert world.living() == []
 
     run(scenario)
+
+
+def test_a_session_that_nobody_needs_is_not_left_at_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "REST_S", 0.05)
+    with whole(ERAS[0]) as url:
+
+        async def scenario() -> None:
+            endpoint = Endpoint(url, private=True)
+
+            async def connect() -> HttpTransport:
+                return HttpTransport(endpoint, Dialer(endpoint))
+
+            upstream = Upstream("up", connect, all_approved)
+
+            async def sessions() -> bool:
+                call = RelayedCall("sessions", "tools/call", {"name": "sessions", "arguments": {}})
+                answered = await upstream.request(call, seconds=PATIENCE_S)
+                return bool(answered.result["content"][0]["text"] == "1")
+
+            asked = await upstream.request(of("k1", "elicit"), seconds=PATIENCE_S)
+            assert not await sessions()
+            await upstream.go_on(of("k1", "elicit"), asked.handle, YES, seconds=PATIENCE_S)
+            await eventually(sessions)
+            await upstream.close()
+
+        asyncio.run(scenario())

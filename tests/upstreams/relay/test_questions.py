@@ -16,6 +16,7 @@ from toolgate.powers.mcp.relay.lanes import MAX_LANES_OF_CALLER
 
 HANDSHAKE = ERAS[0]
 ROWS = {
+    "up_aside": ["elicitation"],
     "up_elicit": ["elicitation"],
     "up_overreach": ["elicitation", "sampling"],
     "up_press": ["elicitation"],
@@ -121,6 +122,16 @@ def test_a_client_that_refuses_is_told_to_the_upstream_whose_words_come_back(gat
     assert "refused: The caller's client did not answer" in text_of(answer)
 
 
+def test_a_client_that_answers_nonsense_is_told_so_and_the_upstream_goes_on_without(gate: Gate) -> None:
+    client = gate.client()
+    client.ask("initialize", {**GREETING, "capabilities": EVERYTHING})
+    before = len(refused_questions(gate.home))
+    with client.calling("tools/call", call("elicit")) as heard:
+        client.respond(next(heard)["id"], {"action": "perhaps"})
+        assert next(heard)["error"]["data"]["reason"] == "invalid_input_response"
+    assert refused_questions(gate.home)[before:] == [("elicit", "elicitation/create", "client_refused")]
+
+
 def test_callers_who_are_asked_at_the_same_time_each_hear_their_own_question(gate: Gate) -> None:
     first, second = begin(gate.client("builder"), call("elicit")), begin(gate.client(), call("elicit"))
     assert json.loads(text_of(go_on(gate.client(), call("elicit"), second, named("Ada")))) == named("Ada")
@@ -138,6 +149,12 @@ def test_so_many_calls_of_one_caller_are_held_and_others_are_not_kept_waiting(ga
     for asked in held:
         finish(gate, asked)
     finish(gate, begin(gate.client(), call("elicit")))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_question_apart_from_the_stream_of_its_call_is_heard_too(gate: Gate, era: str) -> None:
+    _, result = converse(gate.client(), era, call("aside"), named("Ada"))
+    assert json.loads(result["content"][0]["text"]) == named("Ada")
 
 
 def test_two_questions_at_once_are_asked_one_after_the_other(gate: Gate) -> None:

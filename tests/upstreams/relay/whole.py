@@ -11,6 +11,7 @@ import json
 import queue
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -48,7 +49,9 @@ TWICE = "twice"
 """Asks two things at once."""
 STALLS = "stall"
 """Does not answer."""
-PLAIN = ("echo", "link", "logs", "steps", "touch", OVERREACHES, TWICE, STALLS)
+ASIDE = "aside"
+"""Asks on a stream apart from the call's, as some servers do."""
+PLAIN = ("echo", "link", "logs", "steps", "touch", "sessions", OVERREACHES, TWICE, STALLS, ASIDE)
 NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -69,6 +72,8 @@ class State:
         self.answers: dict[str, queue.Queue[Any]] = {}
         self.streams: list[tuple[queue.Queue[Any], set[str], Any]] = []
         """Each with the addresses that it wants and the id of its request."""
+        self.apart: dict[str, queue.Queue[Any]] = {}
+        """Of the handshake era, by session."""
         self.subscribed: set[str] = set()
         self.number = 0
         self.lock = threading.Lock()
@@ -99,6 +104,10 @@ class HttpHandler(BaseHTTPRequestHandler):
             self.plain(405, {})
             return
         self.answering().follow(set(), None)
+
+    def do_DELETE(self) -> None:
+        self.state.clients.pop(self.headers["mcp-session-id"], None)
+        self.plain(204, None)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -201,6 +210,8 @@ class Answering:
             honoured = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": sorted(uris)}}
             honoured["_meta"] = {f"{META}subscriptionId": number}
             stream.put({"method": "notifications/subscriptions/acknowledged", "params": honoured})
+        if number is None:
+            self.state.apart[self.session] = stream
         entry = (stream, uris, number)
         self.state.streams.append(entry)
         try:
@@ -286,7 +297,9 @@ class Answering:
         name, arguments = self.params["name"], self.params.get("arguments", {})
         if name in ASKS and not (name == "press" and self.modern):
             self.ask(*ASKS[name])
-        elif name in ("press", OVERREACHES, TWICE, STALLS):
+        elif name == "sessions":
+            self.text(str(len(self.state.clients)))
+        elif name in ("press", OVERREACHES, TWICE, STALLS, ASIDE):
             self.misbehave(name)
         elif name == "link":
             links = [{"type": "resource_link", "uri": uri, "name": "n"} for uri in (NOTE, "https://example.com/page")]
@@ -315,6 +328,9 @@ class Answering:
             self.text("there is no back-channel", isError=True)
         elif name == OVERREACHES:
             self.told(self.put(*ASKS["sample"][1:]))
+        elif name == ASIDE:
+            send = self.event if isinstance(self.way, Pipe) else self.state.apart[self.session].put
+            self.told(self.put(*ASKS["elicit"][1:], send))
         else:
             both = self.put(*ASKS["elicit"][1:]), self.put(*ASKS["roots"][1:])
             self.text(json.dumps([each.get(timeout=WAIT_S).get("result") for each in both]))
@@ -339,11 +355,13 @@ class Answering:
             return
         self.told(self.put(method, params))
 
-    def put(self, method: str, params: dict[str, Any]) -> queue.Queue[Any]:
+    def put(
+        self, method: str, params: dict[str, Any], send: Callable[[dict[str, Any]], None] | None = None
+    ) -> queue.Queue[Any]:
         """A question, and where its answer will be."""
         number = self.state.next_id()
         waiting = self.state.answers[number] = queue.Queue()
-        self.event({"id": number, "method": method, "params": params})
+        (send or self.event)({"id": number, "method": method, "params": params})
         return waiting
 
     def told(self, waiting: queue.Queue[Any]) -> None:

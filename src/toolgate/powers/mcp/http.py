@@ -38,7 +38,7 @@ from toolgate.powers.mcp.bounds import STANDARD, Bounds
 from toolgate.powers.mcp.failures import Lost, NotSent, RefusedByStatus, SessionGone, Unusable
 from toolgate.powers.mcp.messages import Notification, Response, UpstreamRequest
 from toolgate.powers.mcp.sse import Catch
-from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, with_token
+from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, nothing, with_token
 from toolgate.powers.net import (
     MAX_ADDRESSES,
     REDIRECTS,
@@ -274,15 +274,15 @@ class HttpTransport:
         return self._judge(catch, method, named_session=session is not None)
 
     async def note(self, method: str) -> None:
-        await self._deliver(messages.note(method), method)
+        await self._deliver(messages.note(method), Kind("POST", method))
 
     def send_reply(self, data: bytes) -> None:
-        self._errand(data, "")
+        self._errand(data, Kind("POST"))
 
-    async def watch(self, seconds: float) -> None:
+    async def watch(self, seconds: float, opened: Callable[[], None] = nothing) -> None:
         """The stream of events that a GET opens; a server without one says 405."""
         await self._authorise(NOTE_S)
-        catch = Catch(0, self._inbox, self._message, self._bounds)
+        catch = Catch(0, self._inbox, self._message, self._bounds, opened)
         try:
             await within(seconds, self._exchange(self._head(Kind("GET")), None, catch))
         except TimeoutError:
@@ -292,6 +292,10 @@ class HttpTransport:
 
     async def why(self) -> str:
         return ""
+
+    def leave(self) -> None:
+        if self._session is not None:
+            self._errand(None, Kind("DELETE"))
 
     async def close(self) -> None:
         self._closed = True
@@ -323,7 +327,7 @@ class HttpTransport:
         """In the modern era the closed connection says it; before, a message does."""
         if self._version is not None and not self._is_modern:
             said = messages.note("notifications/cancelled", {"requestId": number})
-            self._errand(said, "notifications/cancelled")
+            self._errand(said, Kind("POST", "notifications/cancelled"))
 
     def _message(self, message: Notification | UpstreamRequest) -> None:
         if isinstance(message, Notification):
@@ -339,22 +343,22 @@ class HttpTransport:
         else:
             self._message(message)
 
-    def _errand(self, data: bytes, method: str) -> None:
+    def _errand(self, data: bytes | None, kind: Kind) -> None:
         async def go() -> None:
             with suppress(NotSent, Lost, Unusable, RefusedByStatus):
-                await self._deliver(data, method)
+                await self._deliver(data, kind)
 
         if len(self._errands) < MAX_ERRANDS:  # who asks for more is not answered
             task = asyncio.get_running_loop().create_task(go())
             self._errands.add(task)
             task.add_done_callback(self._errands.discard)
 
-    async def _deliver(self, data: bytes, method: str) -> None:
+    async def _deliver(self, data: bytes | None, kind: Kind) -> None:
         """Raises: NotSent, Lost, Unusable, RefusedByStatus."""
         await self._authorise(NOTE_S)
         catch = Catch(0, self._inbox, self._message, self._bounds)
         try:
-            await within(NOTE_S, self._send(Kind("POST", method), data, catch))
+            await within(NOTE_S, self._send(kind, data, catch))
         except TimeoutError:
             raise Lost("no_answer", "a notification was not accepted in time") from None
         if catch.status >= 400:
@@ -395,7 +399,7 @@ class HttpTransport:
         if catch.status in REDIRECTS and "location" in catch.headers:
             raise Unusable("redirected", "the upstream redirects a call")
 
-    async def _send(self, kind: Kind, data: bytes, catch: Catch, more: bytes = b"") -> None:
+    async def _send(self, kind: Kind, data: bytes | None, catch: Catch, more: bytes = b"") -> None:
         """Raises: NotSent, Lost, Unusable. A redirect is followed only when nothing is asked for but a greeting."""
         for _ in range(MAX_REDIRECTS + 1):
             await self._exchange(self._head(kind) + more, data, catch)

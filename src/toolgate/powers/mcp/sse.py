@@ -74,12 +74,19 @@ class Catch:
     """Takes one HTTP answer as it arrives: a message, or a stream of them until the one that answers."""
 
     def __init__(
-        self, number: int, inbox: Inbox, on_message: Callable[[Notification | UpstreamRequest], None], bounds: Bounds
+        self,
+        number: int,
+        inbox: Inbox,
+        on_message: Callable[[Notification | UpstreamRequest], None],
+        bounds: Bounds,
+        opened: Callable[[], None] | None = None,
     ) -> None:
+        """`opened`: told when the answer has begun."""
         self._number = number
         self._inbox = inbox
         self._on_message = on_message
         self._bounds = bounds
+        self._opened = opened
         self.again()
 
     def again(self) -> None:
@@ -93,6 +100,8 @@ class Catch:
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.status, self.headers = status, headers
+        if self._opened is not None:
+            self._opened()
         if self._kind() == "text/event-stream":
             self._events = Events(self._bounds.message_bytes)
 

@@ -21,7 +21,7 @@ from toolgate.powers.mcp import messages
 from toolgate.powers.mcp.bounds import STANDARD, Ring
 from toolgate.powers.mcp.failures import Lost, NotSent
 from toolgate.powers.mcp.messages import MalformedMessage, Notification, Response, UpstreamRequest
-from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, new_future, with_token
+from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, new_future, nothing, with_token
 
 if TYPE_CHECKING:
     from toolgate.powers.mcp.bounds import Bounds
@@ -116,14 +116,18 @@ class StdioTransport:
         with suppress(NotSent):
             self._send(data)
 
-    async def watch(self, seconds: float) -> None:
+    async def watch(self, seconds: float, opened: Callable[[], None] = nothing) -> None:
         """All that an upstream says comes on the one pipe: there is nothing else to stay for."""
+        opened()
         await asyncio.sleep(seconds)
 
     def _abandon(self, number: int) -> None:
         self._abandoned.append(number)
         with suppress(NotSent):
             self._send(messages.note("notifications/cancelled", {"requestId": number}))
+
+    def leave(self) -> None:
+        """A pipe is its session: both end together."""
 
     async def close(self) -> None:
         self._end("closed", "the connection was closed")

@@ -22,6 +22,10 @@ LogHeard = Callable[[Any, Any], None]
 """(level, data) of something that was logged."""
 
 
+def nothing() -> None:
+    """For those who need not know."""
+
+
 class Transport(Protocol):
     """One connection to one upstream. Requests on it may overlap."""
 
@@ -58,8 +62,8 @@ class Transport(Protocol):
         """Raises: as `request`."""
         ...
 
-    async def watch(self, seconds: float) -> None:
-        """In the handshake era: stay for what no request asked for, until the upstream ends it.
+    async def watch(self, seconds: float, opened: Callable[[], None] = nothing) -> None:
+        """In the handshake era: stay for what no request asked for, until the upstream ends it. `opened`: told when it listens.
 
         Raises: as `request`.
         """
@@ -72,6 +76,10 @@ class Transport(Protocol):
 
     def speak(self, version: str | None) -> None:
         """From now on in this version of the protocol; None: it is about to be agreed upon."""
+        ...
+
+    def leave(self) -> None:
+        """Before `close`, of a connection that will not be made anew: an upstream need not remember it."""
         ...
 
     async def close(self) -> None: ...

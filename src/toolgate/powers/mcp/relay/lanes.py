@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from toolgate.model.mcpwire import INVALID_REQUEST, NOT_ANSWERED
 from toolgate.model.work import within
 from toolgate.powers.mcp import messages
-from toolgate.powers.mcp.failures import Lost, NotSent, down, in_doubt
+from toolgate.powers.mcp.failures import Lost, NotSent, RefusedByStatus, SessionGone, Unusable, down, in_doubt
 from toolgate.powers.mcp.messages import Progress, Response, UpstreamRequest
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ HELD_S: Final = 300.0
 """For a question to be answered. As long as a client of the handshake era is waited for."""
 REST_S: Final = 60.0
 """How long a lane without a call is kept."""
+OPEN_S: Final = 2.0
+"""For a stream that questions may come on to open. A server without one says so at once."""
 MAX_QUESTIONS: Final = 8
 """That one call may ask, one after the other."""
 LONGEST_S: Final = MAX_QUESTIONS * 2 * HELD_S
@@ -118,6 +121,24 @@ class Lane:
         self.held: HeldCall | None = None
         self.rests: asyncio.TimerHandle | None = None
         session.transport.on_ask = self._asked
+        self._opened = asyncio.Event()
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def listen(self) -> None:
+        """Some servers ask on a stream apart from the call's: it is open before the call is sent."""
+        with suppress(TimeoutError):
+            await within(OPEN_S, self._opened.wait())
+
+    async def _listen(self) -> None:
+        try:
+            with suppress(NotSent, Lost, Unusable, RefusedByStatus, SessionGone):
+                await self.session.transport.watch(LONGEST_S, self._opened.set)
+        finally:
+            self._opened.set()
+
+    def leave(self) -> None:
+        self._listening.cancel()
+        self.session.transport.leave()
 
     def _asked(self, question: UpstreamRequest) -> bytes | None:
         if question.method == "ping" or self.held is None:
@@ -220,6 +241,11 @@ class Lanes:
     async def _made(self, call: RelayedCall) -> Lane:
         lane = Lane(await self._connect(call.capabilities), call)
         self._lanes.append(lane)
+        try:
+            await lane.listen()
+        except BaseException:
+            self._end(lane)
+            raise
         return lane
 
     def _make_room(self, caller: str) -> None:
@@ -249,6 +275,7 @@ class Lanes:
             lane.held = None
         if lane in self._lanes:
             self._lanes.remove(lane)
+            lane.leave()
             self._drop(lane.session)
 
     def close(self) -> None:
