@@ -41,10 +41,10 @@ MUST_PASS = {
 COUNTS = {
     "own": {"2025-11-25": [30, 30], "2026-07-28": [37, 37]},
     "direct": {"2025-11-25": [30, 30], "2026-07-28": [37, 37]},
-    "governed": {"2025-11-25": [26, 30], "2026-07-28": [37, 37]},
+    "governed": {"2025-11-25": [30, 30], "2026-07-28": [37, 37]},
 }
 """Scored scenarios that each server passes: at least so many, of so many. Ours has the suite's names as a pack."""
-MOST_LISTED = {("own", "2026-07-28"): 1, ("governed", "2025-11-25"): 4}
+MOST_LISTED = {("own", "2026-07-28"): 1}
 METHODS = ("tools/list", "tools/call", "bad arguments", "says no", "prompts/get", "resources/read")
 INSPECTOR_RUNS = {
     f"{transport} {era} {method}"
