@@ -19,7 +19,7 @@ from toolgate.enabled import Enabled, check_stores, pack_settings, store_places
 from toolgate.errors import ToolError
 from toolgate.model.call import Caller, no_progress
 from toolgate.model.clock import SystemClock
-from toolgate.model.powers import FileEntry
+from toolgate.model.powers import FileEntry, WatchedTree
 from toolgate.model.tool import Context
 from toolgate.powers.secrets import PackSecrets, SecretSources
 from toolgate.powers.stores import OpenStores, environment_of
@@ -200,6 +200,9 @@ class OwnFiles:
                 if len(found) > max_files:
                     raise ToolError("FILE_TOO_LARGE", f"{path} holds more than {max_files} files")
         return iter(sorted(found, key=lambda entry: entry.path))
+
+    def watched(self, *, max_files: int = 10_000) -> WatchedTree:
+        return WatchedTree(list(self.walk(max_files=max_files)), lambda: False)
 
     def _require_no_link(self, path: str) -> None:
         """As in the workspace: a folder that is a link may lead anywhere."""

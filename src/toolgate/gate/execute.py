@@ -1,7 +1,7 @@
 """Steps 6 and 7: run a handler with a deadline, so that whatever it does becomes one typed outcome, and look at what came out.
 
-A tool may answer arguments that need only arithmetic at once (`Tool.at_once`). Otherwise there are three ways to run, chosen by
-what the handler is (`toolgate.model.tool.Run`):
+A tool may answer arguments that need only arithmetic or memory at once (`Tool.at_once`). Otherwise there are three ways to
+run, chosen by what the handler is (`toolgate.model.tool.Run`):
 - `inline`: called directly; it promised to return within microseconds.
 - `async def`: a task of its own; at the deadline the answer leaves and the task is cancelled.
 - `def`: a worker thread; at the deadline the answer leaves and the thread is interrupted.
@@ -34,7 +34,6 @@ from toolgate.model.work import Work
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant
     from toolgate.model.call import Call
-    from toolgate.model.clock import Clock
     from toolgate.model.tool import AtOnce, Context, Tool
 
 
@@ -152,10 +151,10 @@ def settle(ended: Callable[..., Any], *arguments: Any, cancelled: bool = False) 
     return _settled(result)
 
 
-def settle_at_once(at_once: AtOnce, clock: Clock, arguments: dict[str, Any]) -> Outcome | None:
-    """None: the handler has to run."""
+def settle_at_once(at_once: AtOnce, context: Context, arguments: dict[str, Any]) -> Outcome | None:
+    """None: the handler has to run. No intent is on record, so no power is handed out."""
     try:
-        result = at_once(clock, arguments)
+        result = at_once(context.clock, context.memory, arguments)
     except BaseException as fault:  # noqa: BLE001 (the border, as in `settle`)
         return _broken(fault, cancelled=False)
     return None if result is None else _settled(result)

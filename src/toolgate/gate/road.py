@@ -320,7 +320,7 @@ class Road(Struct, frozen=True):
             if ticket.grant.rules is not None:
                 asking = judge(ticket.grant.rules, ticket, self.environment, self.clock)  # 4, on what will run
             at_once = tool.at_once if asking is None else None
-            outcome = None if at_once is None else settle_at_once(at_once, self.clock, call.arguments)  # 6
+            outcome = None if at_once is None else settle_at_once(at_once, self._context(ticket), call.arguments)  # 6
             if outcome is None:
                 outcome = await self._run_handler(ticket, asking)  # 5, 6
         finally:
@@ -389,8 +389,8 @@ class Road(Struct, frozen=True):
         return entry, envelope
 
     def _context(self, ticket: Ticket) -> Context:
-        """Of an inline handler, which has no deadline and ends before the next one begins: a caller's calls of it share
-        one, unless they report progress."""
+        """Of a handler that has no deadline and ends before the next one begins: a caller's calls of it share one, unless they
+        report progress."""
         if ticket.call.progress is not no_progress or ticket.grant.asks or ticket.grant.tool.logs:
             return self.context_for(ticket.grant, ticket)
         place = (ticket.grant.tool_id, ticket.caller.key_id)

@@ -28,6 +28,15 @@ class FileEntry(Struct, frozen=True):
     """A link, which nobody follows. Only a walk over everything tells of them."""
 
 
+class WatchedTree(Struct, frozen=True):
+    """The files of a workspace as they were found, sorted by path."""
+
+    files: Sequence[FileEntry]
+    is_unchanged: Callable[[], bool]
+    """No file was written, made, moved or removed since. False also where the system does not tell: look again. A change made
+    by another machine on a shared disk, or through mapped memory, is not noticed: look again after a second, too."""
+
+
 class ReadFiles(Protocol):
     """The workspace beneath one directory descriptor: no `..`, no absolute path, no symlink out, no device (ADR-0011).
 
@@ -42,6 +51,10 @@ class ReadFiles(Protocol):
 
         `everything`: with dotfiles, and with links as such.
         """
+        ...
+
+    def watched(self, *, max_files: int = 10_000) -> WatchedTree:
+        """What `walk` finds, and whether that still holds."""
         ...
 
 

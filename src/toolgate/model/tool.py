@@ -165,9 +165,9 @@ class Context(Struct, frozen=True):
 Run = Callable[[Context, dict[str, Any]], "Result | Awaitable[Result]"]
 """`def` runs in a worker thread: it may block, and is interrupted at the deadline. `async def` runs on the event loop as a
 task: it must never block. Only a `def` whose tool says `inline` is called directly."""
-AtOnce = Callable[["Clock", dict[str, Any]], "Result | None"]
-"""The answer to arguments that can be judged within microseconds, without any power; None: `run` has to. Such a call has no
-effect, whatever its tool's is: it is recorded as a read."""
+AtOnce = Callable[["Clock", Any, dict[str, Any]], "Result | None"]
+"""The answer to arguments that can be judged within microseconds, with a clock and what the pack remembers (`ctx.memory`) but
+without any power; None: `run` has to. Such a call has no effect, whatever its tool's is: it is recorded as a read."""
 
 
 class Tool(Struct, frozen=True):
@@ -190,7 +190,7 @@ class Tool(Struct, frozen=True):
     title: str = ""
     """What clients show people; without it, the name as words."""
     at_once: AtOnce | None = None
-    """Asked before `run`, for arguments that need nothing but arithmetic."""
+    """Asked before `run`, for arguments that need nothing but arithmetic or memory."""
     inline: bool = False
     """`run` returns within microseconds, never waits and never loops over input: called directly, no thread, no task."""
     destructive: bool = True

@@ -13,13 +13,14 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import unicodedata
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ToolError
-from toolgate.model.powers import FileEntry
+from toolgate.model.powers import FileEntry, WatchedTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,16 @@ MAX_PATH: Final = 1024
 """Characters in a path: the bound of every path argument."""
 MAX_DEPTH: Final = 32
 """Directory levels below the workspace: bounds `walk`, and no project here is deeper than 8."""
+
+MAX_WATCHED: Final = 1024
+"""Directories of one tree that are watched: a system gives some ten thousand to all its processes together."""
+_ANY_CHANGE: Final = (
+    0x00000002 | 0x00000004 | 0x00000040 | 0x00000080 | 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800
+)
+"""inotify(7): IN_MODIFY, IN_ATTRIB, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE, IN_DELETE_SELF, IN_MOVE_SELF."""
+_IN_ONLYDIR: Final = 0x01000000
+_EVENT_BYTES: Final = 4096
+"""The queue takes no read that is shorter than its first event."""
 
 _OPEN: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = _OPEN | os.O_RDONLY | os.O_DIRECTORY
@@ -71,6 +82,21 @@ class Workspace:
 
     def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
         """Raises ToolError FILE_TOO_LARGE when there are more files or levels: half a list would be a wrong answer."""
+        return iter(self._found(path, max_files, everything=everything))
+
+    def watched(self, *, max_files: int = 10_000) -> WatchedTree:
+        """Raises: as `walk`."""
+        watch = _Inotify()
+        try:
+            return WatchedTree(self._found(".", max_files, enter=watch.add), watch.is_silent)
+        except BaseException:
+            watch.close()
+            raise
+
+    def _found(
+        self, path: str, max_files: int, *, everything: bool = False, enter: Callable[[int], None] = lambda _: None
+    ) -> list[FileEntry]:
+        """`enter` gets the descriptor of each directory before it is listed."""
         found: list[FileEntry] = []
         pending = [tuple(_parts(path))]
         while pending:
@@ -78,8 +104,9 @@ class Workspace:
             if len(parts) > MAX_DEPTH:
                 raise ToolError("FILE_TOO_LARGE", f"{path} has more than {MAX_DEPTH} levels of directories")
             shown = "/".join(parts) or "."
-            with self._directory(parts, shown) as descriptor, _translated(shown), os.scandir(descriptor) as entries:
-                for entry in entries:
+            with self._directory(parts, shown) as descriptor, _translated(shown):
+                enter(descriptor)
+                for entry in _listed(descriptor):
                     if entry.name.startswith(".") and not everything:
                         continue
                     is_link = entry.is_symlink()
@@ -91,7 +118,7 @@ class Workspace:
                         found.append(FileEntry(whole, info.st_size, info.st_mtime, is_link))
                     if len(found) + len(pending) > max_files:
                         raise ToolError("FILE_TOO_LARGE", f"{path} holds more than {max_files} files")
-        return iter(sorted(found, key=lambda entry: entry.path))
+        return sorted(found, key=lambda entry: entry.path)
 
     def write_bytes(self, path: str, data: bytes, *, exclusive: bool = False, mode: int = 0o644) -> None:
         parts = _parts(path)
@@ -172,13 +199,64 @@ class Workspace:
 class ReadOnlyWorkspace:
     """The workspace as a `read` tool gets it: there is no method that writes."""
 
-    __slots__ = ("is_dir", "is_file", "read_bytes", "walk")
+    __slots__ = ("is_dir", "is_file", "read_bytes", "walk", "watched")
 
     def __init__(self, workspace: Workspace) -> None:
         self.read_bytes = workspace.read_bytes
         self.is_file = workspace.is_file
         self.is_dir = workspace.is_dir
         self.walk = workspace.walk
+        self.watched = workspace.watched
+
+
+class _Inotify:
+    """Linux tells of changes before the writer's own call returns, so one read of its queue is as good as a walk: 2 us in place
+    of 3 ms for a thousand files. Where it cannot be asked, nothing is ever known to be unchanged."""
+
+    def __init__(self) -> None:
+        self._queue: int | None = None
+        self._directories = 0
+        self._libc: Any = None
+        if sys.platform == "linux":
+            import ctypes  # noqa: PLC0415 (2 ms, for servers whose tools look at whole trees)
+
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            queue = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            self._queue = queue if queue >= 0 else None
+
+    def add(self, directory: int) -> None:
+        """By its descriptor: a link swapped in for its name leads nowhere else."""
+        self._directories += 1
+        if self._queue is None:
+            return
+        name = f"/proc/self/fd/{directory}".encode()
+        if (
+            self._directories > MAX_WATCHED
+            or self._libc.inotify_add_watch(self._queue, name, _ANY_CHANGE | _IN_ONLYDIR) < 0
+        ):
+            self.close()
+
+    def is_silent(self) -> bool:
+        """False once, false for ever."""
+        if self._queue is None:
+            return False
+        with suppress(BlockingIOError):
+            os.read(self._queue, _EVENT_BYTES)
+            self.close()
+        return self._queue is not None
+
+    def close(self) -> None:
+        if self._queue is not None:
+            os.close(self._queue)
+            self._queue = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _listed(descriptor: int) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(descriptor) as entries:
+        yield from entries
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Desk:
         tool = TOOLS[name]
         jsonschema_rs.validate(dict(tool.input_schema), args)
         constant = CONSTANT_RUNS[name] if name == os.environ.get(MUTANT) else None
-        result: Any = tool.at_once(self.clock, args) if tool.at_once is not None and constant is None else None
+        result: Any = tool.at_once(self.clock, None, args) if tool.at_once is not None and constant is None else None
         if result is None:
             result = (constant or tool.run)(self.context(tool, role), args)
         if not isinstance(result, Result):

@@ -223,7 +223,7 @@ def powers(ctx: Context, args: dict[str, Any]) -> Result:
     return Result(data=held)
 
 
-def at_once(clock: Clock, args: dict[str, Any]) -> Result | None:
+def at_once(clock: Clock, memory: Any, args: dict[str, Any]) -> Result | None:
     if args["name"] == "boom":
         raise RuntimeError
     return Result(data={"name": "at once"}) if args["name"] == "quick" else None

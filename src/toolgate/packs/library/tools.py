@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolgate.errors import ToolError, ToolgateError
 from toolgate.kit.paths import plain
 from toolgate.kit.reports.printable import printable
+from toolgate.model import strictjson
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Limit, Result, Tool
 from toolgate.packs.library.search.documents import KINDS, MAX_DOCUMENT_BYTES, MAX_TITLE, kind_of
@@ -20,6 +21,7 @@ from toolgate.packs.library.search.snippets import MAX_SNIPPET, snippets
 from toolgate.packs.library.search.words import keys_of
 
 if TYPE_CHECKING:
+    from toolgate.model.clock import Clock
     from toolgate.model.tool import Context
 
 MAX_PATH: Final = 1024
@@ -35,10 +37,17 @@ _ESCAPED: Final = 6
 """A character that is spelt out (`\\u202e`) takes six."""
 
 
+def search_again(clock: Clock, index: Index, args: dict[str, Any]) -> Result | None:
+    """What was asked before, if nothing has changed since."""
+    known = index.answered(strictjson.dumps_sorted(args))
+    return Result(data=known) if known is not None and index.is_current(clock.monotonic()) else None
+
+
 async def search(ctx: Context, args: dict[str, Any]) -> Result:
     keys = await in_thread(_keys_of, args["query"])
     index: Index = ctx.memory
     await refresh(ctx, index)
+    tree = index.tree
     filters = args.get("filters", {})
     narrowed = {"kind": filters.get("kind"), "under": filters.get("path", "")}
     due = ctx.clock.monotonic() + SEARCH_SECONDS
@@ -64,7 +73,10 @@ async def search(ctx: Context, args: dict[str, Any]) -> Result:
         ],
     }
     left_out = {"skipped": index.skipped, "pending": index.pending}
-    return Result(data=data | {name: count for name, count in left_out.items() if count})
+    data |= {name: count for name, count in left_out.items() if count}
+    if not index.pending and (passages or not wanted):
+        index.keep(strictjson.dumps_sorted(args), data, tree)
+    return Result(data=data)
 
 
 def fetch(ctx: Context, args: dict[str, Any]) -> Result:
@@ -205,6 +217,7 @@ SEARCH: Final = Tool(
     },
     effect="read",
     deadline_s=10.0,
+    at_once=search_again,
     run=search,
     error_codes=("FILE_TOO_LARGE", "FILE_NOT_FOUND", "IO_ERROR", "INVALID_PATH"),
 )

@@ -507,7 +507,7 @@ def test_the_block_reads_the_clock_twice_and_nothing_else() -> None:
 def test_arithmetic_is_answered_at_once_and_what_needs_a_file_a_store_or_a_nonce_is_not(
     desk: Desk, args: dict[str, Any], needs: bool
 ) -> None:
-    at_once = TOOLS[L0].at_once(desk.clock, args)
+    at_once = TOOLS[L0].at_once(desk.clock, None, args)
     assert (at_once is None) is needs
     if at_once is not None:
         run = asyncio.run(TOOLS[L0].run(desk.context(TOOLS[L0]), args))

@@ -28,7 +28,7 @@ _RFC3339: Final = (
 )
 
 
-def run_at_once(clock: Clock, args: dict[str, Any]) -> Result | None:
+def run_at_once(clock: Clock, _memory: Any, args: dict[str, Any]) -> Result | None:
     ready = at_once(args, selected(args))
     if ready is None:
         return None

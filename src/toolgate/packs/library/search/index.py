@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from math import log
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from toolgate.kit.paths import plain
 
 if TYPE_CHECKING:
+    from toolgate.model.powers import WatchedTree
     from toolgate.packs.library.search.documents import Indexed, Kind
     from toolgate.packs.library.search.words import Words
 
@@ -27,6 +28,10 @@ MAX_INDEX_WORDS: Final = 4_000_000
 answer says so."""
 MAX_FAILURES: Final = 3
 """Times that a document may overrun or crash its worker, before it is left out until it changes."""
+TRUSTED_S: Final = 1.0
+"""How long a look at the files is good for if the system tells of no change. It does not tell of all of them."""
+MAX_ANSWERS: Final = 64
+"""Kept for those who ask the same again: ten hits each, three megabytes at the very most."""
 SCORE_DIGITS: Final = 6
 """BM25 is a sum of floats; rounded, equal documents have equal scores on every machine."""
 
@@ -72,6 +77,31 @@ class Index:
         """Monotonic second at which the last complete look at the files began."""
         self.pending = 0
         """Files that were seen and not read yet."""
+        self.tree: WatchedTree | None = None
+        """What that look found."""
+        self._answers: dict[bytes, Mapping[str, Any]] = {}
+
+    def is_current(self, now: float) -> bool:
+        """Is there nothing to look for? `now` in monotonic seconds."""
+        return self.tree is not None and now - self.as_of < TRUSTED_S and self.tree.is_unchanged()
+
+    def looked(self, tree: WatchedTree, began: float, *, at_changes: bool) -> None:
+        """Everything that this look found is indexed. What was answered before still holds if nothing has changed: neither
+        what is searched, nor, as far as is known, anything else in the files."""
+        if at_changes or self.tree is None or not self.tree.is_unchanged():
+            self._answers.clear()
+        self.tree, self.as_of = tree, began
+
+    def answered(self, question: bytes) -> Mapping[str, Any] | None:
+        """While the index is current."""
+        return self._answers.get(question)
+
+    def keep(self, question: bytes, answer: Mapping[str, Any], tree: WatchedTree | None) -> None:
+        """`tree`: what it was answered from."""
+        if tree is not None and tree is self.tree:
+            if len(self._answers) >= MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+            self._answers[question] = answer
 
     def changed(self, present: Mapping[str, Stamp]) -> list[str]:
         """Forget what is gone; name the files that are new or different: sorted, those that made trouble last."""
@@ -83,6 +113,9 @@ class Index:
             path for path, stamp in present.items() if path not in self._entries or self._entries[path].stamp != stamp
         ]
         return sorted(todo, key=lambda path: (self._failures[path, present[path]], path))
+
+    def paths(self) -> set[str]:
+        return set(self._entries)
 
     def put(self, stamps: Mapping[str, Stamp], documents: Iterable[Indexed]) -> None:
         """Take in files that were read; those without a document are remembered, so that they are not read again."""

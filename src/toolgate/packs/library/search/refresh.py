@@ -15,7 +15,7 @@ from toolgate.packs.library.search.index import Stamp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from toolgate.model.powers import ReadFiles
+    from toolgate.model.powers import ReadFiles, WatchedTree
     from toolgate.model.tool import Context
     from toolgate.packs.library.search.documents import Indexed
     from toolgate.packs.library.search.index import Index
@@ -37,18 +37,21 @@ async def refresh(ctx: Context, index: Index) -> None:
     One search does it for all that ask meanwhile: a look at the files that began after a search did is good for it.
     """
     asked = ctx.clock.monotonic()
+    if index.is_current(asked):
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(REFRESH_SECONDS), index.refreshing:
             if index.as_of < asked:
-                began = ctx.clock.monotonic()
-                if await _read_changed(ctx, index, asked + REFRESH_SECONDS):
-                    index.as_of = began
+                await _read_changed(ctx, index, asked + REFRESH_SECONDS)
 
 
-async def _read_changed(ctx: Context, index: Index, due: float) -> bool:
-    """True when nothing is left to read."""
-    present = await in_thread(_documents_in, ctx.files)
+async def _read_changed(ctx: Context, index: Index, due: float) -> None:
+    began = ctx.clock.monotonic()
+    tree = await in_thread(ctx.files.watched)
+    present = _documents_in(tree)
+    known = index.paths()
     todo = index.changed(present)
+    at_changes = bool(todo) or known != present.keys()
     index.pending = len(todo)
     batches = deque(_batches(todo, present, alone=lambda path: index.has_failed(path, present[path])))
     while batches and ctx.clock.monotonic() < due:
@@ -62,7 +65,8 @@ async def _read_changed(ctx: Context, index: Index, due: float) -> bool:
             index.put(stamps, documents)
             index.pending -= len(batch)
     index.pending = len(index.changed(present))
-    return index.pending == 0
+    if index.pending == 0:
+        index.looked(tree, began, at_changes=at_changes)
 
 
 async def _read_batch(ctx: Context, batch: Sequence[str], due: float) -> Sequence[Indexed] | None:
@@ -80,8 +84,8 @@ async def _read_batch(ctx: Context, batch: Sequence[str], due: float) -> Sequenc
     return None
 
 
-def _documents_in(files: ReadFiles) -> dict[str, Stamp]:
-    return {file.path: Stamp(file.size, file.modified) for file in files.walk() if kind_of(file.path) is not None}
+def _documents_in(tree: WatchedTree) -> dict[str, Stamp]:
+    return {file.path: Stamp(file.size, file.modified) for file in tree.files if kind_of(file.path) is not None}
 
 
 def _batches(paths: Sequence[str], stamps: Mapping[str, Stamp], alone: Callable[[str], bool]) -> Iterator[list[str]]:
