@@ -11,26 +11,31 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.deployment import bench_home
 from benchmarks.road import InProcess, timed
 
-GOALS: Final[Mapping[str, float]] = {"metrics": 0.02}
+GOALS: Final[Mapping[str, float]] = {"metrics": 0.02, "traces": 0.03}
 """What each may cost at most, as a share of the call."""
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "off": {},
     "off again": {},
     "metrics": {"metrics__enabled": True},
+    "traces": {"traces__sample": 0.05},
 }
 """Each variant and what it turns on. The second one shows how far equal ones differ."""
 PLAIN: Final = "off"
+SINK: Final = "WINDOW_SINK"
+"""The variable with the port of the collector that the variant `traces` sends to."""
 CALLS: Final = 2000
 ROUNDS: Final = 60
 QUICK_ROUNDS: Final = 12
@@ -60,7 +65,10 @@ def be_child(name: str) -> None:
     """Side effects: reads numbers of calls from standard input until it ends, and prints what each lot took."""
     with tempfile.TemporaryDirectory() as folder:
         home = bench_home(Path(folder) / "home")
-        app = home.app(**SETTINGS[name])
+        given = dict(SETTINGS[name])
+        if "traces__sample" in given:
+            given["traces__endpoint"] = f"http://127.0.0.1:{os.environ[SINK]}/v1/traces"
+        app = home.app(**given)
         whole = InProcess(app, home.keys["builder"])
         for line in sys.stdin:
             (took,) = timed(whole.call, int(line), 1)
@@ -70,8 +78,41 @@ def be_child(name: str) -> None:
         asyncio.run(app.close())
 
 
+class TakesAll(BaseHTTPRequestHandler):
+    """A collector that takes every span and looks at none."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the standard library's own signature)
+        pass
+
+
+def be_sink() -> None:
+    """Side effects: prints its port and serves until it is ended."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TakesAll)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
 def measure(rounds: int, calls: int = CALLS) -> dict[str, dict[str, float]]:
     """Microseconds a call, and the share on top of `off`, by variant."""
+    sink = subprocess.Popen([sys.executable, "-m", "benchmarks.window", "--sink"], stdout=subprocess.PIPE, text=True)
+    assert sink.stdout is not None
+    os.environ[SINK] = sink.stdout.readline().strip()
+    try:
+        return _measured(rounds, calls)
+    finally:
+        sink.terminate()
+        sink.communicate()
+
+
+def _measured(rounds: int, calls: int) -> dict[str, dict[str, float]]:
     children = {name: Child(name) for name in SETTINGS}
     try:
         for child in children.values():
@@ -101,10 +142,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few seconds, for a look")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--child", choices=sorted(SETTINGS), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        be_child(options.child)
+    if options.sink or options.child:
+        be_sink() if options.sink else be_child(options.child)
         return
     table = measure(QUICK_ROUNDS if options.quick else ROUNDS)
     if options.json:

@@ -18,7 +18,7 @@ from toolgate.console.pages.calls import calls
 from toolgate.console.pages.overview import overview
 from toolgate.console.pages.shared import ConsolePage, Desk
 from toolgate.console.ports import Ports
-from toolgate.console.rendering import render
+from toolgate.console.rendering import prepare, render
 from toolgate.console.session import ConsoleSession
 from toolgate.console.web import ConsoleVisit
 from toolgate.gate.keys import KeyRing
@@ -41,6 +41,7 @@ def main(records: int) -> None:
         began = time.monotonic()
         catch_up(CatchUp(str(log.path), str(log.index), 10**12))
         print(f"index: {log.index.stat().st_size / 1e6:.0f} MB, made in {time.monotonic() - began:.1f} s")
+        prepare()  # as a server does when it starts
         ring = KeyRing(Path(place) / "keys" / "callers.json")
         key, _ = ring.create("admin")
         session = ConsoleSession(Caller(key.id, "admin"), "token", 0.0, 0.0)

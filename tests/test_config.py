@@ -69,6 +69,9 @@ SPECIAL = {
     "log.level": "info",
     "mcp.text": "envelope",
     "metrics.listen": "[::1]:9464",
+    "traces.endpoint": "https://collector.example/v1/traces",
+    "traces.sample": 0.5,
+    "traces.headers": "file:otlp",
     "server.workers": "4",
     "server.trusted_proxies": ["10.0.0.5", "2001:db8::/32"],
 }
@@ -459,3 +462,11 @@ def test_d8_our_prefix_before_a_documents_name_is_told_the_name(tmp_path: Path) 
 def test_an_address_without_its_form_is_refused_with_an_example(text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"metrics\.listen is not an address with a port\.\nGive one like 127"):
         load_settings(tmp_path, {"metrics.listen": text}, {})
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["127.0.0.1:4318", "grpc://h:1", "http://u:p@h/v1/traces", "http://h/v1?key=secret"]
+)
+def test_a_collectors_address_is_a_plain_url(endpoint: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"traces\.endpoint"):
+        load_settings(tmp_path, {"traces.endpoint": endpoint}, {})

@@ -34,8 +34,9 @@ from toolgate.ledger.files import KEY_FILE, LOG_PATH, derived_key
 from toolgate.ledger.reading.query import Filter, latest
 from toolgate.model.call import no_progress
 from toolgate.model.clock import DeterministicIds, RandomIds, SystemClock
-from toolgate.model.threads import Lazy
+from toolgate.model.threads import Lazy, in_thread
 from toolgate.model.tool import Context, JobContext, PanelContext, ServiceContext
+from toolgate.observing import Observers
 from toolgate.ownership import process_origin
 from toolgate.packs.faults import uses_of
 from toolgate.powers.bus import NatsBuses
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from toolgate.servers.application import PageSite
     from toolgate.settings import LimitSettings, Settings
     from toolgate.telemetry.gathering import Telemetry
-    from toolgate.telemetry.tally import Tally
+    from toolgate.telemetry.tracing import Sampler, Traces
     from toolgate.upstreams import Upstreams
 
 COMPUTE_WORKERS: Final = max(2, os.cpu_count() or 2) + 1
@@ -96,11 +97,11 @@ def build(settings: Settings, *, clock: Clock | None = None, share: Share | None
     stops = Stops(settings.paths.keys.parent / STOPS_FILE, clock)
     watch = Watch(keys.authenticate, powers.context_for, is_stopped=stops.has_stopped)
     powers.changed = watch.changed
-    tally = _tally(powers) if settings.metrics.are_shown or settings.log.sums_refusals else None
+    observers = Observers(settings, ledger, ledger.run, powers.short_name)
     road = Road(
         authenticate=keys.authenticate,
         admission=replace(_admission(settings, permits, engine, clock, ledger, share), stops=stops),
-        ledger=ledger if tally is None else tally.of(ledger),
+        ledger=observers.ledger,
         environment=powers.environment if powers.has_shared_stores else None,
         context_for=powers.context_for,
         clock=clock,
@@ -113,8 +114,7 @@ def build(settings: Settings, *, clock: Clock | None = None, share: Share | None
     )
     app = App(road, keys, ledger, powers, rules, share)
     app.hear_upstreams()
-    if tally is not None:
-        app.telemetry = tally.beside(app)
+    observers.join(app)
     return app
 
 
@@ -137,12 +137,6 @@ def open_approvals(settings: Settings) -> ApprovalTables:
 
     place = settings.stores.urls.get(STORE) or settings.paths.state / "stores" / f"{STORE}.sqlite3"
     return ApprovalTables(place)
-
-
-def _tally(powers: Powers) -> Tally:
-    from toolgate.telemetry.tally import Tally  # noqa: PLC0415 (for servers that show numbers)
-
-    return Tally(powers.short_name)
 
 
 def _admission(
@@ -237,6 +231,8 @@ class App(Struct):
     share: Share | None = None
     telemetry: Telemetry | None = None
     """The numbers that it shows, if it shows any."""
+    traces: Traces | None = None
+    """The spans that it sends, if it sends any."""
     changes: Any = None
     """What the console asks about upstreams that changed (`console.ports.UpstreamChanges`), if somebody gave it that."""
     _started: list[ServiceRun] = field(default_factory=list)
@@ -347,6 +343,8 @@ class App(Struct):
             await self.shared_limits.close()
         await self.powers.close()
         self.road.idempotency.close()
+        if self.traces is not None:
+            await in_thread(self.traces.exporter.close)
         self.ledger.close()
 
 
@@ -368,6 +366,8 @@ class Powers:
         self._contract = contract
         self._permits = permits
         self.changed: Callable[[str], None] = _nobody_listens
+        self.sampler: Sampler | None = None
+        """Which calls become spans, where any do."""
         self._workspace = Workspace(settings.paths.workspace)
         self._reading = ReadOnlyWorkspace(self._workspace)
         self._compute = Lazy(lambda: ComputePool(max(2, COMPUTE_WORKERS // processes)))
@@ -489,7 +489,7 @@ class Powers:
             caller=ticket.caller,
             deadline=deadline,
             progress=ticket.call.progress,
-            trace=ticket.origin.trace,
+            trace=ticket.origin.trace if self.sampler is None else self.sampler.onward(ticket.ids, ticket.origin),
             log=ticket.call.log,
             answers=ticket.answers,
             state=ticket.state,

@@ -70,6 +70,8 @@ _REACHING: Final = frozenset(
         "ledger.anchor_command",
         "egress.proxy",
         "egress.proxy_credentials",
+        "traces.endpoint",
+        "traces.headers",
         "limits.url",
         "idempotency.url",
         *_TABLES,

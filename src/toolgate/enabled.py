@@ -148,8 +148,8 @@ def store_places(settings: Settings, stores: Sequence[StoreSpec]) -> dict[str, P
     return places
 
 
-OWN_STORES: Final = frozenset({"approvals"})
-"""Of Toolgate itself: `toolgate.powers.approvals`."""
+OWN_STORES: Final = frozenset({"approvals", "contract_checks"})
+"""Of Toolgate itself: `toolgate.powers.approvals`, `toolgate.cli.policy.checks`."""
 
 
 def check_stores(settings: Settings, declared: Sequence[StoreSpec] = ()) -> None:

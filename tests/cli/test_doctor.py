@@ -154,6 +154,18 @@ FAULTS = {
         "is used by",
     ),
     "policy elsewhere": Fault("policy", _settings('[paths]\npolicy = "nowhere"\n'), "is not a directory"),
+    "headers for a collector in the clear": Fault(
+        "traces",
+        _settings('[traces]\nendpoint = "http://10.0.0.5:4318/v1/traces"\nheaders = "env:OTLP"\n'),
+        "without TLS",
+        environ={"OTLP": "a=b"},
+    ),
+    "headers for a collector that are none": Fault(
+        "traces",
+        _settings('[traces]\nendpoint = "http://127.0.0.1:1/v1/traces"\nheaders = "env:OTLP"\n'),
+        "traces.headers holds no headers",
+        environ={"OTLP": "nonsense"},
+    ),
     "proxy credentials gone": Fault(
         "secrets",
         _settings('[egress]\nproxy = "http://127.0.0.1:1"\nproxy_credentials = "file:proxy"\n'),
@@ -328,6 +340,8 @@ PLACES = {
     "servers.tls.certificate:_expiry": "certificate expired",
     "servers.tls.certificate:_passphrase": "certificate's key encrypted",
     "servers.tls.certificate:reload": "certificate of another key",
+    "telemetry.exporting:traces_to": "headers for a collector in the clear",
+    "telemetry.exporting:headers_of": "headers for a collector that are none",
     "upstreams:read_pins": "pin edited",
 }
 """Where a start is refused -> a fault above that gets there."""
@@ -346,6 +360,7 @@ ASKED_OTHERWISE = {
     "policy.health:": "`contract health`, a command for people",
     "servers.http_lifecycle:_several": "there is no room for a temporary file, which doctor makes in more than one check",
     "servers.observed.page:require_client": "test_p13_what_a_pack_says...",
+    "observing:open_traces": "test_p13_what_a_pack_says...",
     "ledger.files:make": "a run id that only a program that embeds the ledger can choose",
     "powers.sql:_url": "the settings refuse such a URL before",
     "powers.limits.redis:_connection_of": "the settings refuse most of these before; `limits of no engine` is told the same",

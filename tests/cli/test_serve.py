@@ -50,7 +50,9 @@ def test_serve_tells_its_addresses_first_serves_and_ends_with_zero_on_sigterm(
             "rpc": f"{url}/rpc",
             "environment": "local",
             "notes": [],
+            "tools": told["tools"],
         }
+        assert told["tools"]["experimental"] >= 1
         status, answer = dispatch(url, keys["builder"], {"tool": "dummy_experimental", "args": {}})
         assert (status, answer["exitCode"]) == (200, 0)
         assert dispatch(url, None, {"tool": "dummy_experimental"})[0] == 401
@@ -134,7 +136,7 @@ def test_later_development_runs_name_the_file_and_show_no_key(toolgate: Commands
     prepare(Path(".toolgate"))
     again = prepare(Path(".toolgate"))
     assert not again.fresh
-    again.announce("http://127.0.0.1:1")
+    again.announce("http://127.0.0.1:1", lambda: None)
     told = capfd.readouterr().out
     assert ".toolgate/keys.env" in told
     assert "tg_" not in told

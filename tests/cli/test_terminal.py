@@ -162,3 +162,36 @@ def test_f19_a_guarded_terminal_is_told_text_and_colours_only(pieces: list[str])
     for piece in pieces:
         assert terminal.write(piece) == len(piece)
     assert obeyed(COLOUR.sub("", raw.getvalue())) == []
+
+
+BADGES = {
+    "authoritative": "\x1b[1;34m",
+    "experimental": "\x1b[1;33m",
+    "local": "\x1b[1;35m",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("call", "dummy_experimental"), ("experimental", "local")),
+        (("tools", "list"), ("authoritative", "experimental", "local")),
+        (("tools", "show", "dummy_experimental"), ("experimental",)),
+        (("doctor",), ("local",)),
+    ],
+)
+def test_tier_and_environment_are_told_in_words_and_colour(
+    home: Home, command: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    given = {"TOOLGATE_API_KEY": home.keys["builder"], "TOOLGATE_HOME": str(home.path)}
+    told = seen("toolgate", *command, cwd=home.path, **given, NO_COLOR="", FORCE_COLOR="1")
+    plain = seen("toolgate", *command, cwd=home.path, **given, NO_COLOR="1", FORCE_COLOR="")
+    for word in words:
+        assert f"{BADGES[word]}{word}" in told
+        assert word in plain
+    assert "\x1b" not in plain
+
+
+def test_a_program_that_reads_an_answer_is_told_no_badge(home: Home) -> None:
+    done = process("call", "dummy_experimental", cwd=home.path, TOOLGATE_API_KEY=home.keys["builder"])
+    assert (done.code, done.err) == (0, "")

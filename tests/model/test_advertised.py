@@ -105,7 +105,7 @@ def test_what_is_advertised_is_what_model_providers_take(tool: Tool) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS, ids=NAMES)
 def test_every_hint_of_the_protocol_is_given(tool: Tool) -> None:
-    told = advertised.hints(tool)
+    told = advertised.hints(tool, "experimental")
     assert set(told) == {"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
     assert told["readOnlyHint"] == (tool.effect == "read")
     assert not (told["readOnlyHint"] and told["destructiveHint"])
@@ -114,18 +114,18 @@ def test_every_hint_of_the_protocol_is_given(tool: Tool) -> None:
 
 
 def test_our_tools_that_only_add_say_so() -> None:
-    hints = {tool.name: advertised.hints(tool)["destructiveHint"] for tool in TOOLS}
+    hints = {tool.name: advertised.hints(tool, "experimental")["destructiveHint"] for tool in TOOLS}
     assert [name for name, destructive in hints.items() if destructive] == ["lra_verify"]  # it may replace a receipt
 
 
 def test_a_tool_with_an_effect_that_promises_nothing_counts_as_destructive() -> None:
     tool = Tool("a_b", "a.b", "s", {}, {}, effect="write", deadline_s=1, run=lambda ctx, args: Result())
-    assert advertised.hints(tool)["destructiveHint"]
-    assert not advertised.hints(tool)["idempotentHint"]
+    assert advertised.hints(tool, "experimental")["destructiveHint"]
+    assert not advertised.hints(tool, "experimental")["idempotentHint"]
 
 
 def test_titles_are_words_for_people() -> None:
-    titles = {tool.name: advertised.title(tool) for tool in TOOLS}
-    assert titles["check_adr_compliance"] == "Check ADR compliance"
-    assert titles["lra_check"] == "LRA check"
-    assert titles["library_search"] == "Library search"
+    titles = {tool.name: advertised.title(tool, "experimental") for tool in TOOLS}
+    assert titles["check_adr_compliance"] == "Check ADR compliance (experimental)"
+    assert titles["lra_check"] == "LRA check (experimental)"
+    assert titles["library_search"] == "Library search (experimental)"

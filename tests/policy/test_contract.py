@@ -43,7 +43,7 @@ def test_an_entry_holds_what_callers_and_reviewers_rely_on() -> None:
         "pack": "test",
         "description": "Says nothing.",
         "annotations": {
-            "title": "Judge",
+            "title": "Judge (authoritative)",
             "readOnlyHint": False,
             "destructiveHint": True,
             "idempotentHint": False,

@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from toolgate.cli.main import main
+from toolgate.cli.policy import checks
+from toolgate.config import load_settings
 from toolgate.errors import StartRefused
 from toolgate.policy.health import ContractRun, badge, health_of, read_checks
 
@@ -103,3 +105,40 @@ def test_checks_are_recorded_and_told(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "of 7 days checked" in drawn.read_text()
     assert main(["contract", "health", str(file), "--window", "7d"]) == 0
     assert capsys.readouterr().out.partition("\n")[0].rstrip(".").endswith("+")
+
+
+def test_checks_are_kept_in_the_store_that_is_configured_and_read_from_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLGATE_STORES_CONTRACT_CHECKS", f"sqlite:///{tmp_path / 'checks.db'}")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "checks.jsonl"
+    assert main(["contract", "check", "--commit", "aaa"]) == 0
+    assert main(["contract", "check", "--commit", "bbb", "--record", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["contract", "health", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["checks"], told["now"], told["firstRed"]) == (2, "green", None)
+    assert len(file.read_text().splitlines()) == 1
+
+
+def test_the_store_tells_the_first_red_commit(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, {}, {"TOOLGATE_STORES_CONTRACT_CHECKS": f"sqlite:///{tmp_path / 'checks.db'}"})
+    now = datetime.now(UTC)
+    checks.keep(settings, now - timedelta(days=2000), is_green=False, digest="d", commit="old")
+    checks.keep(settings, now - timedelta(hours=2), is_green=False, digest="d", commit="red" * 100)
+    checks.keep(settings, now, is_green=True, digest="d", commit="good")
+    everything = checks.kept(settings, now - timedelta(days=3000))
+    assert [run.commit for run in everything] == ["good", ("red" * 100)[:64]], "what no window shows is forgotten"
+    found = health_of(everything, now, 30)
+    assert (found.now, found.first_red is not None and found.first_red.commit[:3]) == ("green", "red")
+
+
+def test_without_a_file_and_without_a_store_both_ways_out_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["contract", "health"]) == 1
+    told = capsys.readouterr().err
+    assert "--record FILE" in told
+    assert "stores.contract_checks" in told

@@ -21,6 +21,8 @@ from toolgate.gate.keys import KeyRing
 from toolgate.model.call import ROLES, Role
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolgate.settings import Settings
 
 KEYS_FILE: Final = "keys.env"
@@ -38,12 +40,14 @@ class DevKeys(Struct, frozen=True):
     fresh: bool
     """Made just now: shown once. Later only the file is named."""
 
-    def announce(self, url: str, *, console: bool = False) -> None:
-        """What a newcomer needs next: addresses, keys, one call to paste, one client configuration to paste."""
+    def announce(self, url: str, standing: Callable[[], None], *, console: bool = False) -> None:
+        """What a newcomer needs next: addresses, keys, one call to paste, one client configuration to paste. `standing`: says
+        what binds here."""
         output.say(f"\nToolgate is ready at {url}", style="bold green")
         output.say(f"  MCP       {url}/mcp\n  dispatch  {url}/mrt_dispatch\n  JSON-RPC  {url}/rpc")
         if console:
             output.say(f"  console   {url}/console/   (sign in with one of the keys)")
+        standing()
         output.say("")
         if self.fresh:
             output.say("Development keys, shown only now:", style="bold")

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 """How a command line is asked to explain itself; every command below inherits it."""
+_BADGES: Final = {
+    "authoritative": "bold blue",
+    "experimental": "bold yellow",
+    "cloud": "bold green",
+    "local": "bold magenta",
+}
+"""The colour of a tier and of an environment, which always stands beside the word."""
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -209,8 +216,27 @@ def answer_json(value: Any) -> None:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as they must be, never cut: people pipe these through grep."""
+    """Columns as wide as they must be, never cut: people pipe these through grep. Tiers have their colour."""
     widths = [max(len(cells[column]) for cells in [headings, *rows]) for column in range(len(headings))]
     for number, cells in enumerate([headings, *rows]):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        line((text.rstrip(), "bold" if number == 0 else ""))
+        last = max((column for column, cell in enumerate(cells) if cell), default=0)
+        padded = [cell.ljust(width) + "  " for cell, width in zip(cells[:last], widths, strict=False)]
+        styles = ["bold" if number == 0 else _BADGES.get(cell, "") for cell in cells]
+        line(*zip([*padded, cells[last].rstrip()], styles, strict=False))
+
+
+def is_watched() -> bool:
+    """Does a person see what stands beside the answer?"""
+    return _is_for_people(sys.stderr)
+
+
+def badge(word: str) -> tuple[str, str]:
+    """A tier or an environment, for `line`: the word, and its colour."""
+    return word, _BADGES.get(word, "")
+
+
+def badges(*words: str) -> None:
+    """Tier and environment beside an answer, where a person watches: a program finds both in the answer itself."""
+    if is_watched():
+        spaced = [part for word in words for part in ((" ", ""), badge(word))]
+        line(*spaced[1:], stderr=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from toolgate.console.ports import PackPanel, Ports
+from toolgate.console.rendering import prepare
 from toolgate.console.site import Console
 from toolgate.ledger.files import KEY_FILE, LOG_PATH, derived_key
 from toolgate.model.call import ROLES
@@ -50,6 +52,7 @@ def console_of(app: App) -> Console:
             for panel in pack.panels
         ],
     )
+    Thread(target=prepare, name="console templates", daemon=True).start()
     return Console(ports)
 
 

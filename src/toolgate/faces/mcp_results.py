@@ -138,10 +138,10 @@ def _listed(grant: Grant) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.summary,
-        "title": advertised.title(tool),
+        "title": advertised.title(tool, grant.tier),
         "inputSchema": advertised.input_schema(tool.input_schema),
         "outputSchema": advertised.output_schema(tool.output_schema),
-        "annotations": advertised.hints(tool),
+        "annotations": advertised.hints(tool, grant.tier),
         "_meta": _about(grant),
     }
 

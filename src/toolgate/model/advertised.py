@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from toolgate.model.call import Tier
 from toolgate.model.tool import Tool
 
 _ARGUMENT: Final = ("description", "enum", "minimum", "maximum")
@@ -122,11 +123,11 @@ def _choices(schema: Any) -> dict[str, Any]:
     return {"enum": schema["enum"]} if isinstance(schema, Mapping) and "enum" in schema else {}
 
 
-def hints(tool: Tool) -> dict[str, Any]:
+def hints(tool: Tool, tier: Tier) -> dict[str, Any]:
     """All five hints of the protocol, so that no client falls back on a default that is wrong for the tool."""
     reads = tool.effect == "read"
     return {
-        "title": title(tool),
+        "title": title(tool, tier),
         "readOnlyHint": reads,
         "destructiveHint": tool.destructive and not reads,
         "idempotentHint": tool.idempotent or reads,
@@ -134,6 +135,7 @@ def hints(tool: Tool) -> dict[str, Any]:
     }
 
 
-def title(tool: Tool) -> str:
-    """Its own, or its name as words: `count_words` -> `Count words`."""
-    return tool.title or tool.name.replace("_", " ").capitalize()
+def title(tool: Tool, tier: Tier) -> str:
+    """Its own, or its name as words, and a tool's tier: `count_words` -> `Count words (experimental)`."""
+    words = tool.title or tool.name.replace("_", " ").capitalize()
+    return f"{words} ({tier})" if tool.kind == "tool" else words

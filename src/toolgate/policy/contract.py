@@ -148,7 +148,7 @@ def _tool_entry(pack: str, tool: Tool, row: ManifestRow, manifest: Manifest) -> 
         "id": tool.canonical_id,
         "pack": pack,
         "description": tool.summary,
-        "annotations": advertised.hints(tool),
+        "annotations": advertised.hints(tool, row.tier),
         "inputSchema": _plain(tool.input_schema),
         "outputSchema": _plain(tool.output_schema),
         "x-tier": row.tier,

@@ -447,6 +447,38 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """Spans for OpenTelemetry, made of what the audit log is told."""
+
+    endpoint: str = _is(
+        "text",
+        "",
+        "where spans are sent, as OTLP over HTTP, like http://127.0.0.1:4318/v1/traces; reached directly, never by "
+        "egress.proxy; needs the extra toolgate[otel]",
+        "URL",
+        form=r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?(/[A-Za-z0-9._~/%-]*)?",
+        like="http://127.0.0.1:4318/v1/traces",
+    )
+    sample: float = _is(
+        "number",
+        0.05,
+        "how many of the calls without a trace become spans; a caller that sends a traceparent decides by its flag",
+        "share",
+        low=0,
+        high=1,
+        why="a span costs a good part of a call",
+    )
+    headers: str = _is(
+        "text",
+        "",
+        "where the headers that the collector asks for are kept (NAME=VALUE,NAME=VALUE): env:NAME, or file:NAME for a "
+        "file in paths.secrets; over a network only with https",
+        "reference",
+        form=r"(env|file):[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """What a server says to its operator, on standard error. Calls are in the audit log."""
 
@@ -480,6 +512,7 @@ class Settings:
     idempotency: IdempotencySettings
     egress: EgressSettings
     metrics: MetricsSettings
+    traces: TraceSettings
     log: LogSettings
     deterministic_ids: bool = _is(
         "switch", default=False, what="the same call gets the same ids in every run: for tests and parity checks only"
@@ -549,6 +582,7 @@ TABLES: Final[Mapping[str, type]] = {
     "idempotency": IdempotencySettings,
     "egress": EgressSettings,
     "metrics": MetricsSettings,
+    "traces": TraceSettings,
     "log": LogSettings,
 }
 

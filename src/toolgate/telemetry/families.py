@@ -49,6 +49,8 @@ FAMILIES: Final = (
     Family("toolgate_ledger_free_bytes", "gauge", "Free space for the audit log, as last looked at.", joins="min"),
     Family("toolgate_store_up", "gauge", "1 while a shared store answers.", ("store",), joins="min"),
     Family("toolgate_upstream_state", "gauge", "Processes that see the upstream in this state.", ("upstream", "state")),
+    Family("toolgate_spans_sent", "counter", "Spans that the collector took."),
+    Family("toolgate_spans_dropped", "counter", "Spans that it did not get, by reason.", ("reason",)),
     Family("toolgate_loop_lag_seconds", "gauge", "The longest delay of the event loop within the last minute.", joins="max"),
     Family("toolgate_environment", "gauge", "Processes in this environment.", ("environment",)),
     Family("toolgate_build", "gauge", "Processes of this version.", ("version",)),

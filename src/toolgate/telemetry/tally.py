@@ -101,11 +101,11 @@ class Tally:
 
     def _count_refused(self, entry: LedgerEntry) -> None:
         self._series(entry).count += 1
-        verdict = _verdict(entry)
+        verdict = verdict_of(entry)
         self.refusals[verdict] = self.refusals.get(verdict, 0) + 1
 
     def _series(self, entry: LedgerEntry) -> Series:
-        verdict, tool = _verdict(entry), entry.tool_id
+        verdict, tool = verdict_of(entry), entry.tool_id
         found = self._ok.get(tool) if verdict == OK else self._others.get((tool, verdict))
         if found is None:
             if len(self._ok) + len(self._others) >= MAX_SERIES:
@@ -142,7 +142,7 @@ class Tally:
         return NO_TOOL if tool is None else tool if tool == OTHER else self._name_of(tool)
 
 
-def _verdict(entry: LedgerEntry) -> str:
+def verdict_of(entry: LedgerEntry) -> str:
     return OK if entry.status == OK or entry.error is None else str(entry.error["happening"])
 
 

@@ -70,6 +70,8 @@ def _show(told: CallAnswer, tool: str, *, has_key: bool) -> None:
     if "error_code" not in told.body:
         text = told.body["stdout"]
         output.write(text if text.endswith("\n") else text + "\n")
+        if envelope := told.body.get("envelope"):
+            output.badges(envelope["tier"], envelope["environment"])
         if told.body["stdout_truncated"]:
             output.note(f"cut at {told.body['output_limit_bytes']} bytes; --json has the whole answer")
         return

@@ -36,6 +36,10 @@ def list_tools(*, key: str | None, home: Path | None, json: bool) -> None:
         return
     cells = [[row["name"], row["tier"], row["effect"], ",".join(row["roles"]), row["hint"]] for row in rows]
     output.table(["tool", "tier", "effect", "roles", "what it is"], cells)
+    if output.is_watched():
+        from toolgate.cli.doctor.checks import environment_now
+
+        output.badges("environment:", *environment_now(settings).split(",", 1))
 
 
 def show(*, name: str, home: Path | None, json: bool) -> None:
@@ -51,9 +55,8 @@ def show(*, name: str, home: Path | None, json: bool) -> None:
         return
     output.say(row["name"], style="bold")
     output.say(f"{row['summary']}\n")
-    output.say(
-        f"{row['id']}  {row['tier']}  {row['effect']}  {', '.join(row['roles'])}  {row['deadlineSeconds']:g} s\n"
-    )
+    rest = f"  {row['effect']}  {', '.join(row['roles'])}  {row['deadlineSeconds']:g} s\n"
+    output.line((f"{row['id']}  ", ""), output.badge(row["tier"]), (rest, ""))
     if fields:
         cells = [[each.path, "required" if each.required else "", each.kind, each.what] for each in fields]
         output.table(["argument", "", "a value is", "what it is"], cells)

@@ -32,6 +32,7 @@ from toolgate.ledger.files import KEY_FILE, load_or_create_key
 from toolgate.ledger.handover import kept_notes
 from toolgate.model.clock import SystemClock
 from toolgate.model.offers import offered
+from toolgate.observing import open_traces
 from toolgate.ownership import check_owners
 from toolgate.powers.secrets import SecretSources
 from toolgate.powers.stores import Place, TablePlace, environment_of
@@ -66,7 +67,8 @@ def doctor(flags: Flags, *, json: bool) -> None:
 
 def _show(finding: DoctorFinding) -> None:
     mark = ("ok  ", "green") if finding.ok else ("FAIL", "bold red")
-    output.line(mark, (f" {finding.check:<11} {finding.text}", ""))
+    first, comma, rest = finding.text.partition(",")
+    output.line(mark, (f" {finding.check:<11} ", ""), output.badge(first), (comma + rest, ""))
     if finding.fix:
         output.line((f"                 {finding.fix}", "bold"))
 
@@ -233,6 +235,13 @@ def _metrics(settings: Settings) -> str:
     return settings.metrics.listen or "/metrics, to keys of the role admin"
 
 
+def _traces(settings: Settings) -> str:
+    if not settings.traces.endpoint:
+        return "not sent"
+    open_traces(settings, "", str)
+    return f"{settings.traces.sample:.0%} to {settings.traces.endpoint}"
+
+
 def _writable(directory: Path) -> str:
     """Really writes, into the directory or, when it is still to be made, into what it will be made in."""
     there = next(place for place in (directory, *directory.parents) if place.exists())
@@ -287,7 +296,7 @@ def _limits(settings: Settings) -> str:
         raise StartRefused(f"{fault}\nStart it, or correct limits.url.") from None
 
 
-def _environment(settings: Settings) -> str:
+def environment_now(settings: Settings) -> str:
     """`local` or `cloud` as a server started now would find it, and why. Neither is a fault."""
     enabled = enabled_packs(settings)
     binding = [store.name for store in enabled.stores if store.binding]
@@ -348,7 +357,8 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "stores": _stores,
     "limits": _limits,
     "metrics": _metrics,
-    "environment": _environment,
+    "traces": _traces,
+    "environment": environment_now,
     "tls": _tls,
     "port": _port,
 }

@@ -114,8 +114,12 @@ def check(
 @done_by("toolgate.cli.policy.contract:health")
 def health(
     files: Annotated[
-        list[Path], typer.Argument(help="What `contract check --record` wrote, or the output of `gh run list --json`.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="What `contract check --record` wrote, or the output of `gh run list --json`; else stores.contract_checks."
+        ),
+    ] = None,
+    home: Home = None,
     window: Annotated[str, typer.Option("--window", help="How far to look back, in days.")] = "30d",
     badge: Annotated[Path | None, typer.Option("--badge", help="Also write an SVG with the result.")] = None,
     json: Json = False,

@@ -14,18 +14,22 @@ from toolgate.atomic_file import replace_file
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
 from toolgate.cli.options import settings_at
+from toolgate.cli.policy import checks as kept_checks
 from toolgate.cli.policy.state import breach_lines, read_policy_state
 from toolgate.config import is_home
 from toolgate.errors import ExitCode, StartRefused
+from toolgate.model import strictjson
 from toolgate.policy import contract, diff
+from toolgate.policy import health as judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from toolgate.cli.policy.state import PolicyState
     from toolgate.policy.contract import Contract
     from toolgate.policy.diff import ContractChange
-    from toolgate.policy.health import GreenWindow
+    from toolgate.policy.health import ContractRun, GreenWindow
     from toolgate.policy.rules import Breach
 
 
@@ -74,8 +78,7 @@ def check(*, home: Path | None, json: bool, record: Path | None, commit: str) ->
     live = state.live()
     changes = diff.compare(state.locked_part(), live)
     exit_code = _exit_code(wrong, state, live)
-    if record is not None:
-        _append(record, exit_code, live["digest"], commit)
+    _record(record, home, exit_code, live["digest"], commit)
     if json:
         output.answer_json(
             {
@@ -90,13 +93,17 @@ def check(*, home: Path | None, json: bool, record: Path | None, commit: str) ->
     raise typer.Exit(exit_code)
 
 
-def _append(path: Path, exit_code: int, digest: str, commit: str) -> None:
+def _record(path: Path | None, home: Path | None, exit_code: int, digest: str, commit: str) -> None:
+    """In the file that was named, and in the store that is configured."""
     from datetime import UTC, datetime
 
-    from toolgate.model import strictjson
-
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    line = {"ts": now, "ok": exit_code == ExitCode.OK, "exit": exit_code, "digest": digest, "commit": commit}
+    now, settings = datetime.now(UTC), settings_at(home)
+    if kept_checks.is_configured(settings):
+        kept_checks.keep(settings, now, is_green=exit_code == ExitCode.OK, digest=digest, commit=commit)
+    if path is None:
+        return
+    moment = now.isoformat(timespec="seconds")
+    line = {"ts": moment, "ok": exit_code == ExitCode.OK, "exit": exit_code, "digest": digest, "commit": commit}
     with path.open("ab") as file:
         file.write(strictjson.dumps(line) + b"\n")
 
@@ -104,16 +111,17 @@ def _append(path: Path, exit_code: int, digest: str, commit: str) -> None:
 _STYLES = {"+": "bold green", "x": "bold red", ".": "dim"}
 
 
-def health(*, files: list[Path], window: str, badge: Path | None, json: bool) -> None:
-    from datetime import UTC, datetime
-
-    from toolgate.policy import health as judged
+def health(*, files: list[Path] | None, home: Path | None, window: str, badge: Path | None, json: bool) -> None:
+    from datetime import UTC, datetime, timedelta
 
     days = int(window[:-1]) if re.fullmatch(r"[1-9][0-9]{0,2}d", window) else 0
     if not days:
         raise typer.BadParameter("give days, such as 30d", param_hint="--window")
-    checks = [check for file in files for check in judged.read_checks(_bytes(file), str(file))]
-    found = judged.health_of(checks, datetime.now(UTC), days)
+    now = datetime.now(UTC)
+    checks = [check for file in files or () for check in judged.read_checks(_bytes(file), str(file))]
+    if not files:
+        checks = _stored(home, now - timedelta(days=days))
+    found = judged.health_of(checks, now, days)
     if badge is not None:
         _write_if_changed(badge, judged.badge(found).encode())
     if json:
@@ -121,6 +129,16 @@ def health(*, files: list[Path], window: str, badge: Path | None, json: bool) ->
     else:
         _tell(found)
     raise typer.Exit(ExitCode.OK if found.is_green else ExitCode.FAILED)
+
+
+def _stored(home: Path | None, since: datetime) -> list[ContractRun]:
+    settings = settings_at(home)
+    if not kept_checks.is_configured(settings):
+        raise StartRefused(
+            "There is nothing to read checks from.\nName a file that `toolgate contract check --record FILE` wrote, or set "
+            f"stores.{kept_checks.STORE} where checks run and here."
+        )
+    return kept_checks.kept(settings, since)
 
 
 def _bytes(file: Path) -> bytes:

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -43,12 +44,12 @@ def serve(flags: Flags, *, dev: bool, json: bool) -> None:
         if json:
             output.answer_json({"ready": True, **told})
         elif keys:
-            keys.announce(told["url"], console=settings.console.enabled)
+            keys.announce(told["url"], partial(tell_standing, told), console=settings.console.enabled)
         else:
             output.say(f"Toolgate is ready at {told['url']}", style="bold green")
-            for name in (name for name in told if name not in ("environment", "notes")):
+            for name in (name for name in told if name not in ("environment", "notes", "tools")):
                 output.say(f"  {name:<9} {told[name]}")
-            output.say(f"  environment {'; '.join([told['environment'], *told['notes']])}")
+            tell_standing(told)
         sys.stdout.flush()
         output.outlive_reader()
 
@@ -90,6 +91,14 @@ def _serve_several(
     return serve_several(settings, given, processes, lambda told: ready({**told, "workers": processes}))
 
 
+def tell_standing(told: Mapping[str, Any]) -> None:
+    """Tier and environment of a server that is ready: whether anything it says can bind."""
+    notes = "".join(f"; {note}" for note in told["notes"])
+    output.line(("  environment ", ""), output.badge(told["environment"]), (notes, ""))
+    counts = [part for tier, count in told["tools"].items() for part in ((f"  {count} ", ""), output.badge(tier))]
+    output.line(("  tools     ", ""), *counts)
+
+
 def told_of(app: App, url: str) -> dict[str, Any]:
     """What a server that is ready says of itself."""
     environment, notes = app.powers.environment()
@@ -98,7 +107,14 @@ def told_of(app: App, url: str) -> dict[str, Any]:
         numbers["console"] = f"{url}/console/"
     limits = app.limits_fault()
     notes = tuple(dict.fromkeys([*notes, *app.powers.silent_stores(), *([limits] if limits else [])]))
-    return {**addresses(url), **numbers, "environment": environment, "notes": list(notes)}
+    tiers = Counter(grant.tier for grant in app.road.admission.permits.all() if grant.tool.kind == "tool")
+    return {
+        **addresses(url),
+        **numbers,
+        "environment": environment,
+        "notes": list(notes),
+        "tools": dict(sorted(tiers.items())),
+    }
 
 
 def stdio(flags: Flags, *, dev: bool) -> None:
