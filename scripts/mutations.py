@@ -33,6 +33,7 @@ class Mutation:
 
 GATE = "src/toolgate/gate"
 ROAD_TESTS = "tests/gate/test_road.py"
+BOUNDS = "tests/gate/authority/test_key_bounds.py"
 ONCE = "tests/gate/test_idempotency.py"
 SHARED = "tests/gate/shared/test_shared.py"
 ENGINE = "tests/powers/limits/test_redis.py"
@@ -64,23 +65,114 @@ MUTATIONS = (
     Mutation(
         "1 authenticate: any key is good",
         f"{GATE}/keys.py",
-        "if known is None or not right:",
+        "if known is None or not (right or self._is_older(known.key, digest)):",
         "if known is None:",
         "tests/gate/test_keys.py",
     ),
     Mutation(
         "1 authenticate: revoked keys live",
         f"{GATE}/keys.py",
-        '(state := known.key.state(self._clock.wall())) != "live":',
-        '(state := known.key.state(self._clock.wall())) == "expired":',
+        'if (state := key.state(self._clock.wall())) != "live":\n            raise _unusable',
+        'if (state := key.state(self._clock.wall())) == "expired":\n            raise _unusable',
         f"{ROAD_TESTS}::test_a_revoked_key_is_dead_at_once",
     ),
     Mutation(
         "1 authenticate: expired keys live",
         f"{GATE}/keys.py",
-        '(state := known.key.state(self._clock.wall())) != "live":',
-        '(state := known.key.state(self._clock.wall())) == "revoked":',
+        'if (state := key.state(self._clock.wall())) != "live":\n            raise _unusable',
+        'if (state := key.state(self._clock.wall())) == "revoked":\n            raise _unusable',
         f"{HOSTILE}::test_revoked_and_expired_keys_are_refused",
+    ),
+    Mutation(
+        "1 authenticate: a replaced secret lives for ever",
+        f"{GATE}/keys.py",
+        "if found and self._clock.wall() >= found[0].until:",
+        "if False:",
+        f"{BOUNDS}::test_both_secrets_are_good_until_the_overlap_has_ended",
+    ),
+    Mutation(
+        "1 authenticate: a key is good from any address",
+        f"{GATE}/keys.py",
+        "if key.bounds is not None and not key.bounds.admits(address):\n            why",
+        "if False:\n            why",
+        f"{BOUNDS}::test_a_key_for_some_addresses_is_refused_from_others_and_from_none",
+    ),
+    Mutation(
+        "1 authenticate: no address is any address",
+        "src/toolgate/model/call.py",
+        "return found is not None and any(",
+        "return found is None or any(",
+        "tests/model/test_call_bounds.py",
+    ),
+    Mutation(
+        "1 authenticate: the road does not say where a call comes from",
+        f"{GATE}/road.py",
+        "self.authenticate(arrival.credential, arrival.origin.address)",
+        "self.authenticate(arrival.credential, '192.0.2.1')",
+        "tests/faces/test_one_verdict.py::test_a_key_for_some_addresses_goes_by_what_trusted_proxies_say",
+    ),
+    Mutation(
+        "2 permit: scopes bound nothing",
+        f"{GATE}/admit.py",
+        "if caller.bounds is not None and not caller.bounds.covers(grant.row):",
+        "if False:",
+        f"{BOUNDS}::test_a_scope_refuses_what_it_does_not_cover_and_names_itself",
+    ),
+    Mutation(
+        "2 permit: lists show what a scope does not cover",
+        f"{GATE}/admit.py",
+        "return held if caller.bounds is None else [grant for grant in held if grant.is_held_by(caller)]",
+        "return held",
+        f"{BOUNDS}::test_lists_show_what_the_scope_covers",
+    ),
+    Mutation(
+        "3 admit: a key's own limit may be above that of all",
+        f"{GATE}/admit.py",
+        "return own if may_exceed or not common else min(own, common)",
+        "return own",
+        "tests/gate/test_admit.py",
+    ),
+    Mutation(
+        "3 admit: a key's own slots bound nothing",
+        f"{GATE}/admit.py",
+        "return own_limit(caller.bounds.concurrency, self.per_caller, may_exceed=self.may_exceed)",
+        "return self.per_caller",
+        "tests/gate/test_admit.py",
+    ),
+    Mutation(
+        "3 admit: a key's own rate bounds nothing",
+        f"{GATE}/admit.py",
+        "interval = self._interval if caller.bounds is None else self.interval_of(caller.bounds)",
+        "interval = self._interval",
+        "tests/gate/test_admit.py",
+    ),
+    Mutation(
+        "3 admit: workers do not know a key's own rate",
+        f"{GATE}/counted.py",
+        "if caller.bounds is not None and caller.bounds.per_minute is not None:",
+        "if False:",
+        "tests/gate/test_counted.py",
+    ),
+    Mutation(
+        "3 admit: the engine is not told a key's own limits",
+        f"{GATE}/shared.py",
+        "if first is None or first.ticket.caller.bounds is None:",
+        "if True:",
+        "tests/gate/shared/test_shared.py::test_two_servers_go_by_a_keys_own_limits",
+    ),
+    Mutation(
+        "keys: one that is held to some tools administers",
+        "src/toolgate/model/call.py",
+        'return self.role == "admin" and not self.is_scoped',
+        'return self.role == "admin"',
+        f"{BOUNDS}::test_a_key_that_is_held_to_tools_administers_nothing",
+    ),
+    Mutation(
+        "keys: what a replaced secret opened stays open",
+        f"{GATE}/keys.py",
+        " or any(since < each.until <= now for each in key.older):",
+        ":",
+        f"{BOUNDS}::test_what_was_opened_with_a_secret_ends_with_it",
     ),
     Mutation(
         "1 authenticate: two keys",
@@ -106,8 +198,8 @@ MUTATIONS = (
     Mutation(
         "2 permit: lists show all",
         f"{GATE}/admit.py",
-        "return [grant for grant in self._by_name.values() if grant.tool.kind == kind and caller.role in grant.roles]",
-        "return [grant for grant in self._by_name.values() if grant.tool.kind == kind]",
+        "held = [grant for grant in self._by_name.values() if grant.tool.kind == kind and caller.role in grant.roles]",
+        "held = [grant for grant in self._by_name.values() if grant.tool.kind == kind]",
         f"{ROAD_TESTS}::test_list_and_call_are_decided_by_the_same_table",
     ),
     Mutation(
@@ -309,9 +401,16 @@ MUTATIONS = (
     Mutation(
         "approvals: any key answers over HTTP",
         f"{GATE}/authority/answers.py",
-        "if caller.role not in (ANSWERERS",
-        "if False and caller.role not in (ANSWERERS",
+        "if caller.is_scoped or caller.role not in (ANSWERERS",
+        "if caller.is_scoped and caller.role not in (ANSWERERS",
         f"{APPROVALS_OVER_HTTP}::test_who_has_no_key_or_a_role_that_may_not_is_refused_and_recorded",
+    ),
+    Mutation(
+        "approvals: a key that is held to some tools answers",
+        f"{GATE}/authority/answers.py",
+        "if caller.is_scoped or caller.role not in (ANSWERERS",
+        "if caller.role not in (ANSWERERS",
+        f"{APPROVALS_OVER_HTTP}::test_a_key_that_is_held_to_some_tools_answers_nothing",
     ),
     Mutation(
         "approvals: answers over HTTP have no limit",
@@ -330,7 +429,7 @@ MUTATIONS = (
     Mutation(
         "3 admit: no limit",
         f"{GATE}/admit.py",
-        "if self._held.get(caller.key_id, 0) >= self.per_caller:",
+        "if self._held.get(caller.key_id, 0) >= most:",
         "if False:",
         f"{ROAD_TESTS}::test_the_eleventh_call_at_once_is_refused_even_with_bad_arguments",
     ),
@@ -358,7 +457,7 @@ MUTATIONS = (
     Mutation(
         "3 admit: an engine that is gone lets everyone in",
         f"{GATE}/shared.py",
-        "if not bounds.may_share or not slots or now < self._refuse_until:",
+        "if not bounds.may_share(per_minute) or not slots or now < self._refuse_until:",
         "if False:",
         f"{SHARED}::test_a_server_that_starts_without_its_engine_says_so_and_refuses",
     ),
@@ -1096,7 +1195,7 @@ MUTATIONS = (
     Mutation(
         "jobs: everybody sees and stops everybody's",
         "src/toolgate/app.py",
-        'sees_all=caller.role == "admin")',
+        "sees_all=caller.administers)",
         "sees_all=True)",
         "tests/packs/lra/tools/test_review.py::test_a7_admin_sees_and_stops_the_dev_server_of_any_caller",
     ),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from toolgate.enabled import Enabled, store_places
 from toolgate.errors import LedgerUnavailable
 from toolgate.faces import Parts, make_faces
-from toolgate.gate.admit import Admission, Grant, Permits, Rate, Slots, Ticket
+from toolgate.gate.admit import Admission, Grant, Permits, Rate, Slots, Ticket, rate_limits, slot_limits
 from toolgate.gate.authority.approvals import Approvals
 from toolgate.gate.authority.stops import STOPS_FILE, Stops
 from toolgate.gate.counted import TableRate, TableSlots
@@ -149,13 +149,14 @@ def _admission(
 ) -> Admission:
     limits, ids = settings.limits, DeterministicIds() if settings.deterministic_ids else RandomIds()
     if share is not None and engine is None:
-        held = TableSlots(share.table, per_caller=limits.concurrency_per_caller, total=limits.concurrency_total)
-        return Admission(permits, held, TableRate(share.table, per_minute=limits.rate_per_minute), clock, ids)
-    slots = Slots(per_caller=limits.concurrency_per_caller, total=limits.concurrency_total)
+        held = TableSlots(share.table, **slot_limits(limits))
+        return Admission(permits, held, TableRate(share.table, **rate_limits(limits)), clock, ids)
+    slots = Slots(**slot_limits(limits))
     if engine is None:
-        return Admission(permits, slots, Rate(per_minute=limits.rate_per_minute), clock, ids)
+        return Admission(permits, slots, Rate(**rate_limits(limits)), clock, ids)
     shared = _shared_limits(limits, engine, slots, clock, ledger)
-    return Admission(permits, slots, Rate(per_minute=0), clock, ids, shared)  # the engine has the rate of all processes
+    rate = Rate(per_minute=0, counts=False)  # the engine has that of all processes
+    return Admission(permits, slots, rate, clock, ids, shared)
 
 
 def open_limits_engine(limits: LimitSettings) -> LimitsEngine:
@@ -177,6 +178,7 @@ def _shared_limits(
         lease_s=limits.lease_seconds,
         share_slots=limits.concurrency_when_unreachable == "share",
         share_rate=limits.rate_when_unreachable == "share",
+        may_exceed=limits.keys_may_exceed,
     )
     return SharedLimits(engine, slots, bounds, clock.monotonic, partial(_record_limits, ledger))
 
@@ -287,9 +289,9 @@ class App(Struct):
     def obey(self, rules: Ruleset) -> None:
         """These rules, from the next call on. A call under way ends by those it began with."""
         limits, admission = rules.settings.limits, self.road.admission
-        admission.slots.limit(per_caller=limits.concurrency_per_caller, total=limits.concurrency_total)
+        admission.slots.limit(**slot_limits(limits))
         if admission.shared is None:
-            admission.rate.limit(per_minute=limits.rate_per_minute)
+            admission.rate.limit(**rate_limits(limits))
         self.rules = rules
         self.hear_upstreams()
         self.powers.obey(rules)
@@ -460,7 +462,7 @@ class Powers:
             net=cast("Egress", room.net) if effect == "network" else None,
             secrets=room.tool_secrets if effect in _OUTWARD else None,
             # Who is told that a port is taken must find someone who can free it.
-            jobs=OwnJobs(self._jobs.made, grant.pack, caller.key_id, sees_all=caller.role == "admin")
+            jobs=OwnJobs(self._jobs.made, grant.pack, caller.key_id, sees_all=caller.administers)
             if effect == "write"
             else None,
             contract=self._contract,

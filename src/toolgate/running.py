@@ -46,7 +46,7 @@ what puts the new state into service, which may not fail."""
 
 LOOK_S: Final = 0.05
 """Between two looks whether the calls of an upstream that is not served any more have ended."""
-_COUNTED: Final = frozenset({"limits.concurrency_per_caller", "limits.rate_per_minute"})
+_COUNTED: Final = frozenset({"limits.concurrency_per_caller", "limits.rate_per_minute", "limits.keys_may_exceed"})
 _log: Final = logging.getLogger("toolgate.reload")
 
 

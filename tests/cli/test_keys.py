@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Commands
-from toolgate.errors import ExitCode
+from toolgate.errors import ExitCode, Refusal
 from toolgate.gate.keys import KeyRing
+from toolgate.model.call import CallerBounds
+from toolgate.model.clock import from_rfc3339
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,13 @@ def test_a_life_of_any_unit_ends_when_it_says(toolgate: Commands, tmp_path: Path
         ["--role", "admin", "--expires", "9999999w"],
         ["--role", "admin", "--label", "a\nb"],
         ["--role", "admin", "--label", "x" * 101],
+        ["--role", "admin", "--scope", "two words"],
+        ["--role", "auditor", "--scope", "*"],
+        ["--role", "admin", "--address", "10.0.0.1/8"],
+        ["--role", "admin", "--address", "example.com"],
+        ["--role", "admin", "--rate", "0"],
+        ["--role", "admin", "--concurrency", "-1"],
+        ["--role", "admin", "--concurrency", "11"],
     ],
     ids=str,
 )
@@ -102,3 +111,87 @@ def test_an_exposed_key_file_is_a_fault_with_its_fix(toolgate: Commands, tmp_pat
     done = toolgate("keys", "list")
     assert done.code == ExitCode.FAILED
     assert "chmod 600" in done.err
+
+
+def test_bounds_are_kept_shown_and_recorded(toolgate: Commands, tmp_path: Path) -> None:
+    bounds = ("--scope", "query_*", "--scope", "git_*", "--address", "10.0.0.0/8")
+    made = toolgate("keys", "create", "--role", "admin", "--label", "ci", *bounds, "--json").json
+    assert made["unmatchedScopes"] == ["git_*"]
+    shown = toolgate("keys", "show", made["id"], "--json").json
+    assert (shown["scopes"], shown["ranges"]) == (["query_*", "git_*"], ["10.0.0.0/8"])
+    assert shown["lastUse"] is None
+    assert "tools query_*, git_*; from 10.0.0.0/8" in toolgate("keys", "list").out
+    told = toolgate("keys", "show", made["id"]).out
+    assert "10.0.0.0/8" in told
+    assert made["key"] not in told
+    assert '"scopes":["query_*","git_*"]' in _log(tmp_path)
+
+
+def test_a_scope_that_matches_nothing_is_said(toolgate: Commands) -> None:
+    done = toolgate("keys", "create", "--role", "builder", "--scope", "query_*", "--scope", "nothing_*")
+    assert done.code == 0
+    assert "scope nothing_* matches nothing that builder holds" in done.err
+    assert "query_*" not in done.err
+
+
+def test_a_key_gets_limits_above_those_of_all_only_where_a_setting_says_so(toolgate: Commands, tmp_path: Path) -> None:
+    limits = ("--rate", "600", "--concurrency", "20")
+    (tmp_path / "toolgate.toml").write_text("[limits]\nrate_per_minute = 60\n")
+    refused = toolgate("keys", "create", "--role", "builder", *limits)
+    assert refused.code == ExitCode.USAGE
+    assert "limits.keys_may_exceed" in refused.err
+    (tmp_path / "toolgate.toml").write_text("[limits]\nrate_per_minute = 60\nkeys_may_exceed = true\n")
+    made = toolgate("keys", "create", "--role", "builder", *limits, "--json").json
+    shown = toolgate("keys", "show", made["id"], "--json").json
+    assert (shown["perMinute"], shown["concurrency"]) == (600, 20)
+    assert "600 a minute; 20 at once" in toolgate("keys", "list").out
+    assert '"perMinute":600' in _log(tmp_path)
+    turned = toolgate("keys", "rotate", made["id"], "--json").json
+    assert KeyRing(tmp_path / "keys" / "callers.json").authenticate(turned["key"].encode()).bounds == CallerBounds(
+        per_minute=600, concurrency=20
+    )
+
+
+def test_a_key_is_rotated_with_an_overlap(toolgate: Commands, tmp_path: Path) -> None:
+    made = toolgate("keys", "create", "--role", "committer", "--label", "ci", "--json").json
+    turned = toolgate("keys", "rotate", made["id"], "--overlap", "90m", "--json").json
+    assert turned["id"] == made["id"]
+    assert turned["key"] != made["key"]
+    ring = KeyRing(tmp_path / "keys" / "callers.json")
+    assert ring.authenticate(made["key"].encode()) == ring.authenticate(turned["key"].encode())
+    assert 0 < from_rfc3339(turned["oldUntil"]) - time.time() <= 5400
+    again = toolgate("keys", "rotate", made["id"], "--overlap", "0")
+    assert again.out.startswith(f"tg_{made['id']}_")
+    assert turned["key"] not in again.out
+    with pytest.raises(Refusal, match="expired"):
+        ring.authenticate(turned["key"].encode())
+    log = _log(tmp_path)
+    assert log.count('"act":"keys.rotate"') == 4, "an intent and an outcome each"
+    for text in (made["key"], turned["key"], again.out.strip()):
+        assert text not in log
+    assert len(toolgate("keys", "show", made["id"], "--json").json["older"]) == 2
+
+
+@pytest.mark.parametrize("overlap", ["", "1", "-1h", "0h", "soon"])
+def test_a_wrong_overlap_rotates_nothing(toolgate: Commands, tmp_path: Path, overlap: str) -> None:
+    made = toolgate("keys", "create", "--role", "admin", "--json").json
+    before = (tmp_path / "keys" / "callers.json").read_bytes()
+    assert toolgate("keys", "rotate", made["id"], "--overlap", overlap).code == ExitCode.USAGE
+    assert (tmp_path / "keys" / "callers.json").read_bytes() == before
+
+
+def test_a_key_that_is_not_live_or_not_there_is_not_rotated(toolgate: Commands) -> None:
+    made = toolgate("keys", "create", "--role", "admin", "--json").json
+    toolgate("keys", "revoke", made["id"])
+    done = toolgate("keys", "rotate", made["id"])
+    assert done.code == ExitCode.FAILED
+    assert "revoked" in done.err
+    for command in ("rotate", "show"):
+        done = toolgate("keys", command, made["key"])
+        assert done.code == ExitCode.FAILED
+        assert made["key"] not in done.err + done.out
+
+
+def _log(home: Path) -> str:
+    folder = home / "runs" / "mcp_server" / "envelope_validation"
+    return "".join(path.read_text() for path in folder.glob("*.jsonl") if not path.is_symlink())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 
 import pytest
 
 from tests.console.visiting import Visitor, call, visitor
-from tests.homes import Home, Server
+from tests.faces import speak
+from tests.homes import PATIENCE_S, Home, Server, environment
+from tests.waiting import until
+from toolgate.model.call import CallerBounds
 
 
 @pytest.fixture
@@ -68,3 +73,28 @@ def test_an_act_is_a_record_that_the_page_shows(served: tuple[Home, Server], adm
     page = admin.get(f"calls/{request}")
     assert (page.status, "keys.create" in page.shown) == (200, True)
     assert str(request) in admin.get("calls?kind=act").text
+
+
+def test_the_command_line_tells_the_last_use_that_the_page_tells(served: tuple[Home, Server], admin: Visitor) -> None:
+    home, server = served
+    key, text = home.ring().create("builder", label="used once", bounds=CallerBounds(scopes=("unruly_*",)))
+    idle, _ = home.ring().create("builder", label="never used")
+    speak.mrt(server.port, "no_such_tool", {}, text)
+
+    def told() -> bool:
+        return "tools unruly_*" in admin.get("keys").shown and _last_use(home, key.id) is not None
+
+    until(told, "its use is in the index")
+    assert _last_use(home, idle.id) is None
+
+
+def _last_use(home: Home, key_id: str) -> str | None:
+    done = subprocess.run(
+        home.command("keys", "show", key_id, "--json"),
+        env=environment(),
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    found: str | None = json.loads(done.stdout)["lastUse"]
+    return found

@@ -10,6 +10,7 @@ from tests.console.visiting import Visitor, visitor
 from tests.homes import Home, Server
 from toolgate.console.session import FORGOTTEN_S, IDLE_S, LONGEST_S, MAX_FAILED, Sessions, TooManyAttempts
 from toolgate.gate.keys import KeyRing
+from toolgate.model.call import CallerBounds
 
 
 def test_without_a_session_every_page_leads_to_the_sign_in(served: tuple[Home, Server]) -> None:
@@ -166,3 +167,44 @@ def test_failures_are_forgotten_after_a_minute(sessions: tuple[Sessions, Clock, 
     assert made.begin(text, "b") is not None
     clock.now += FORGOTTEN_S
     assert made.begin(text, "a") is not None
+
+
+def test_a_session_goes_by_the_addresses_of_its_key(tmp_path: Path) -> None:
+    clock = Clock()
+    ring = KeyRing(tmp_path / "keys" / "callers.json", clock)
+    _, text = ring.create("admin", bounds=CallerBounds(ranges=("10.0.0.0/8",)))
+    made = Sessions(ring, lambda: b"k" * 32, clock)
+    assert made.begin(text, "192.0.2.1") is None
+    assert made.begin(text, "") is None
+    session = made.begin(text, "10.0.0.1")
+    assert session is not None
+    cookie = cookie_of(made, made.header(session, is_secure=False))
+    assert made.of(cookie, "10.9.9.9") is not None
+    assert made.of(cookie, "192.0.2.1") is None
+    assert made.of(cookie) is None
+
+
+def test_a_session_ends_with_the_secret_that_it_may_have_begun_with(tmp_path: Path) -> None:
+    clock = Clock()
+    ring = KeyRing(tmp_path / "keys" / "callers.json", clock)
+    key, text = ring.create("admin")
+    made = Sessions(ring, lambda: b"k" * 32, clock)
+    session = made.begin(text, "a")
+    assert session is not None
+    cookie = cookie_of(made, made.header(session, is_secure=False))
+    _, fresh = ring.rotate(key.id, 60)
+    clock.now += 1
+    assert made.of(cookie) is not None
+    clock.now += 60
+    assert made.of(cookie) is None
+    assert made.begin(text, "a") is None
+    assert made.begin(fresh, "a") is not None
+
+
+def test_an_admin_that_is_held_to_some_tools_sees_itself_and_changes_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    ring = KeyRing(tmp_path / "keys" / "callers.json", clock)
+    key, text = ring.create("admin", bounds=CallerBounds(scopes=("*",)))
+    session = Sessions(ring, lambda: b"k" * 32, clock).begin(text, "a")
+    assert session is not None
+    assert (session.acts, session.sees_all, session.owner) == (False, False, key.id)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.homes import Home, Server, make_home
 from toolgate.gate.authority.stops import STOPS_FILE, Stops, new_stop
+from toolgate.model.call import CallerBounds
 
 STOPPED = "unruly_stopped"
 """A tool whose calls an operator has stopped."""
@@ -15,6 +16,10 @@ ASKED = "release.txt"
 """A name for which it wants a person's approval."""
 CUSTOM = "releaser"
 """A role of this deployment, made of committer. It alone holds unruly_guarded."""
+SCOPED = "scoped"
+"""A key of an admin for some tools."""
+ELSEWHERE = "elsewhere"
+"""A key of an admin for addresses that nobody here has."""
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +32,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = make_home(
         tmp_path_factory.mktemp("faces") / "home", packs=("unruly",), rows=rows, roles={CUSTOM: "committer"}
     )
+    bounded = {
+        SCOPED: CallerBounds(scopes=("unruly_guarded", "unruly_w*")),
+        ELSEWHERE: CallerBounds(ranges=("192.0.2.0/24", "2001:db8::/32")),
+    }
+    ring = home.ring()
+    keys = {name: ring.create("admin", bounds=bounds)[1] for name, bounds in bounded.items()}
+    home = Home(home.path, {**home.keys, **keys})
     stop = new_stop(tool=STOPPED, caller=None, upstream=None, reason="", since=0.0, until=None)
     Stops(home.path / "keys" / STOPS_FILE).add(stop)
     return home

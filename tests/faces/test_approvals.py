@@ -10,6 +10,7 @@ import pytest
 
 from tests.faces import speak
 from tests.homes import Home, Server, make_home
+from toolgate.model.call import CallerBounds
 
 ROWS: dict[str, dict[str, Any]] = {
     "unruly_write": {"x-rules": [{"name": "ask", "require-approval": "args.name.startsWith('release')"}]},
@@ -149,3 +150,10 @@ def test_answers_count_for_the_limits_of_their_key(tmp_path: Path) -> None:
     with home.serving() as server:
         admin = Desk(server, home.keys["admin"])
         assert [admin("list")[0] for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_key_that_is_held_to_some_tools_answers_nothing(home: Home, server: Server, verb: str) -> None:
+    _, text = home.ring().create("admin", bounds=CallerBounds(scopes=("*",)))
+    status, body = Desk(server, text)(verb, {} if verb == "list" else {"id": NOBODY})
+    assert (status, body["error_code"]) == (403, "auth_insufficient_role")

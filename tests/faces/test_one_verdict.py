@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.faces import speak
-from tests.faces.conftest import ASKED, CUSTOM, RULED, STOPPED
+from tests.faces.conftest import ASKED, CUSTOM, ELSEWHERE, RULED, SCOPED, STOPPED
 from tests.homes import PATIENCE_S, Home, Server, environment, make_home
 from tests.waiting import until
+from toolgate.model.call import CallerBounds
 
 WRONG_KEY = "tg_000000000000_" + "0" * 64
 
@@ -78,6 +79,30 @@ ROWS = {
         UNAUTHORIZED,
         (200, 200, "AUTH_INSUFFICIENT_ROLE"),
         5,
+    ),
+    "within its scope": Row(
+        "unruly_write", {"name": "scoped.txt"}, SCOPED, (200, None, None), (200, None, None), (200, 200, None), 0
+    ),
+    "out of its scope": Row(
+        "unruly_echo",
+        {},
+        SCOPED,
+        (403, "auth_insufficient_role", "out_of_scope"),
+        UNAUTHORIZED,
+        (200, 200, "AUTH_INSUFFICIENT_ROLE"),
+        5,
+    ),
+    "in its scope, not its role": Row(
+        "unruly_guarded",
+        {},
+        SCOPED,
+        (403, "auth_insufficient_role", None),
+        UNAUTHORIZED,
+        (200, 200, "AUTH_INSUFFICIENT_ROLE"),
+        5,
+    ),
+    "another address": Row(
+        "unruly_echo", {}, ELSEWHERE, (403, "auth_invalid_api_key", None), UNAUTHORIZED, (401, 401, 401), 5
     ),
     "unknown tool": Row(
         "no_such",
@@ -246,7 +271,7 @@ def test_d18_what_is_not_served_says_so_in_its_details(
     assert (found, body["details"], body["error"]["details"]) == (status, {"reason": reason}, {"reason": reason})
 
 
-@pytest.mark.parametrize("role", ["builder", "admin", CUSTOM])
+@pytest.mark.parametrize("role", ["builder", "admin", CUSTOM, SCOPED])
 def test_over_stdio(home: Home, role: str) -> None:
     with speak.stdio(home, role) as peer:
         for row in ROWS.values():
@@ -276,6 +301,44 @@ def test_stdio_does_not_start_without_a_good_key_and_says_so_on_standard_error(h
     assert b"Traceback" not in done.stderr
     if key == "${TOOLGATE_KEY}":
         assert b"not expanded" in done.stderr
+
+
+def test_stdio_has_no_address_so_a_key_for_some_addresses_does_not_start_it(home: Home) -> None:
+    done = subprocess.run(
+        home.command("stdio"),
+        env=environment(TOOLGATE_API_KEY=home.keys[ELSEWHERE]),
+        input=b"",
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (5, b"")
+    assert b"it is for some addresses, and here is none" in done.stderr
+
+
+def test_the_list_over_mcp_shows_what_a_key_is_scoped_to(home: Home, server: Server) -> None:
+    headers = {"authorization": f"Bearer {home.keys[SCOPED]}"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    _, _, body = speak.send(server.port, "/mcp", message, headers)
+    names = {tool["name"] for tool in body["result"]["tools"]}
+    assert names
+    assert all(name.startswith("unruly_w") for name in names)
+
+
+def test_a_key_for_some_addresses_goes_by_what_trusted_proxies_say(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",), settings='[server]\ntrusted_proxies = ["127.0.0.1"]\n')
+    _, key = home.ring().create("admin", bounds=CallerBounds(ranges=("192.0.2.0/24",)))
+    body = {"tool": "unruly_echo", "args": {}}
+    with home.serving() as server:
+
+        def status(**headers: str) -> int:
+            found, _, _ = speak.send(server.port, "/mrt_dispatch", body, {"x-mcp-api-key": key, **headers})
+            return int(found)
+
+        assert status(**{"x-forwarded-for": "192.0.2.9"}) == 200
+        assert status(**{"x-forwarded-for": "192.0.2.9, 198.51.100.1"}) == 403, "the nearest stranger is who calls"
+        assert status(**{"x-forwarded-for": "198.51.100.1"}) == 403
+        assert status() == 403
 
 
 @pytest.mark.req("000-D-05", "000-C-09")

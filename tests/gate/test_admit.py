@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import accumulate
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolgate.errors import Ending, Refusal
-from toolgate.gate.admit import Rate, Slots
-from toolgate.model.call import Caller
+from toolgate.gate.admit import Rate, Slots, own_limit
+from toolgate.model.call import Caller, CallerBounds
 
 ONE, TWO = Caller("one", "admin"), Caller("two", "admin")
 
@@ -89,3 +90,67 @@ def test_zero_is_no_rate_limit() -> None:
     rate = Rate(per_minute=0)
     for _ in range(1000):
         rate.take(ONE, 1000.0)
+
+
+OWN = Caller("own", "builder", bounds=CallerBounds(per_minute=6, concurrency=2))
+
+
+def _held(slots: Slots, caller: Caller) -> int:
+    count = 0
+    with suppress(Refusal):
+        while count < 100:
+            slots.take(caller)
+            count += 1
+    return count
+
+
+def _passed(rate: Rate, caller: Caller) -> int:
+    count = 0
+    with suppress(Refusal):
+        while count < 200:
+            rate.take(caller, 100.0)
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    ("per_caller", "may_exceed", "most"), [(10, False, 2), (1, False, 1), (1, True, 2), (10, True, 2)]
+)
+def test_a_key_has_its_own_slots_and_no_more_than_all_unless_it_may(
+    per_caller: int, may_exceed: bool, most: int
+) -> None:
+    slots = Slots(per_caller=per_caller, total=50, may_exceed=may_exceed)
+    assert _held(slots, OWN) == most
+    with pytest.raises(Refusal, match=f"{most} calls of this key are running"):
+        slots.check(OWN)
+    assert _held(slots, Caller("plain", "builder")) == per_caller
+    assert _held(slots, Caller("scoped", "builder", bounds=CallerBounds(scopes=("*",)))) == per_caller
+
+
+def test_the_total_holds_for_a_key_that_may_exceed() -> None:
+    many = Caller("many", "builder", bounds=CallerBounds(concurrency=90))
+    assert _held(Slots(per_caller=2, total=5, may_exceed=True), many) == 5
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "may_exceed", "most"), [(60, False, 6), (0, False, 6), (3, False, 3), (3, True, 6), (60, True, 6)]
+)
+def test_a_key_has_its_own_rate_and_no_more_than_all_unless_it_may(
+    per_minute: int, may_exceed: bool, most: int
+) -> None:
+    rate = Rate(per_minute=per_minute, may_exceed=may_exceed)
+    assert _passed(rate, OWN) == most
+    rate.take(OWN, 100.0 + 60.0 / most)
+    assert _passed(rate, Caller("plain", "builder")) == (per_minute or 200)
+
+
+def test_where_an_engine_counts_no_process_counts_rates() -> None:
+    assert _passed(Rate(per_minute=0, counts=False), OWN) == 200
+
+
+@given(own=st.integers(1, 50), common=st.integers(0, 50))
+def test_an_own_limit_never_widens(own: int, common: int) -> None:
+    found = own_limit(own, common, may_exceed=False)
+    assert found <= own
+    assert not common or found <= common
+    assert own_limit(None, common, may_exceed=True) == common

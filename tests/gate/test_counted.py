@@ -17,7 +17,7 @@ from tests.homes import PATIENCE_S
 from tests.waiting import until
 from toolgate.errors import Ending, Refusal
 from toolgate.gate.counted import LEASE_S, CountTable, TableRate, TableSlots, make_table
-from toolgate.model.call import Caller
+from toolgate.model.call import Caller, CallerBounds
 
 PROCESSES = 4
 ANN, BEN = Caller("ann", "builder"), Caller("ben", "builder")
@@ -84,6 +84,40 @@ def test_a_rate_is_one_for_all_processes(tables: list[CountTable]) -> None:
     assert passed == 5
     rates[3].take(BEN, 100.0)
     rates[2].take(ANN, 112.0)
+
+
+OWN = Caller("own", "builder", bounds=CallerBounds(per_minute=6, concurrency=2))
+
+
+@pytest.mark.parametrize(("per_caller", "may_exceed", "most"), [(3, False, 2), (1, False, 1), (1, True, 2)])
+def test_a_key_has_its_own_slots_over_all_processes(
+    tables: list[CountTable], per_caller: int, may_exceed: bool, most: int
+) -> None:
+    found = [TableSlots(table, per_caller=per_caller, total=50, may_exceed=may_exceed) for table in tables]
+    for number in range(most):
+        found[number].check(OWN)
+        found[number].take(OWN)
+    for each in found:
+        with pytest.raises(Refusal, match=f"{most} calls of this key"):
+            each.take(OWN)
+        with pytest.raises(Refusal):
+            each.check(OWN)
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "may_exceed", "most"), [(60_000, False, 6), (0, False, 6), (3, False, 3), (3, True, 6)]
+)
+def test_a_key_has_its_own_rate_over_all_processes(
+    tables: list[CountTable], per_minute: int, may_exceed: bool, most: int
+) -> None:
+    rates = [TableRate(table, per_minute=per_minute, may_exceed=may_exceed) for table in tables]
+    passed = 0
+    for number in range(40):
+        with suppress(Refusal):
+            rates[number % PROCESSES].take(OWN, 100.0)
+            passed += 1
+    assert passed == most
+    rates[1].take(OWN, 100.0 + 60.0 / most)
 
 
 def test_a_fast_rate_never_lets_more_through_than_one_process_would(tables: list[CountTable]) -> None:

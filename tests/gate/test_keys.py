@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -266,7 +267,23 @@ EXPOSED = {
     "empty": lambda path: path.write_text(""),
     "cut in half": lambda path: path.write_bytes(path.read_bytes()[:150]),
     "not an object": lambda path: path.write_text("[]"),
-    "another version": lambda path: path.write_text('{"version": 2, "keys": []}'),
+    "another version": lambda path: path.write_text('{"version": 3, "keys": []}'),
+    "a bound in a file of version 1": lambda path: path.write_text(_with(path.read_text(), 1, scopes=["a"])),
+    "a scope that is not text": lambda path: path.write_text(_with(path.read_text(), 2, scopes=[1])),
+    "scopes that are not a list": lambda path: path.write_text(_with(path.read_text(), 2, scopes="a")),
+    "a range that is none": lambda path: path.write_text(_with(path.read_text(), 2, ranges=["10.0.0.1/8"])),
+    "a rate of nothing": lambda path: path.write_text(_with(path.read_text(), 2, perMinute=0)),
+    "a limit that is not a number": lambda path: path.write_text(_with(path.read_text(), 2, concurrency="3")),
+    "older secrets that are not a list": lambda path: path.write_text(_with(path.read_text(), 2, older=1)),
+    "an older secret without an end": lambda path: path.write_text(
+        _with(path.read_text(), 2, older=[{"digest": "0" * 64}])
+    ),
+    "an older secret with a naive end": lambda path: path.write_text(
+        _with(path.read_text(), 2, older=[{"digest": "0" * 64, "until": "2026-11-18T00:00:00"}])
+    ),
+    "an older secret with half a digest": lambda path: path.write_text(
+        _with(path.read_text(), 2, older=[{"digest": "0" * 32, "until": "2026-11-18T00:00:00.000Z"}])
+    ),
     "keys that are not a list": lambda path: path.write_text('{"version": 1, "keys": {}}'),
     "a key that is not an object": lambda path: path.write_text('{"version": 1, "keys": [1]}'),
     "a role that no policy can name": lambda path: path.write_text(path.read_text().replace('"admin"', '"Root 1"')),
@@ -280,6 +297,11 @@ EXPOSED = {
     "duplicate JSON keys": lambda path: path.write_text('{"version": 1, "version": 1, "keys": []}'),
     "deleted": lambda path: path.unlink(),
 }
+
+
+def _with(text: str, version: int, **fields: Any) -> str:
+    document = json.loads(text)
+    return json.dumps({"version": version, "keys": [row | fields for row in document["keys"]]})
 
 
 def _doubled(text: str) -> str:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from tests.cli.support import Commands, Done
 from tests.gate.conftest import Gate
 from tests.homes import Home, make_home
 from tests.policy.support import ALL, edit_manifest, home, manifest, pack, row, tool
+from toolgate.cli.upstream.approval import _roles as chosen_roles
+from toolgate.config import load_settings
 from toolgate.errors import OK, Ending, StartRefused
 from toolgate.kit.conditions.rules import RuleText
 from toolgate.model.call import Caller
@@ -203,3 +206,11 @@ def test_the_lock_of_a_home_holds_its_roles(own_home: Home) -> None:
     lock = json.loads((own_home.path / "policy" / "mcp-contract.json").read_bytes())
     (entry,) = [each for each in lock["tools"] if each["name"] == "unruly_guarded"]
     assert entry["roleBases"] == RELEASER
+
+
+def test_adopted_tools_are_given_to_custom_roles_and_to_no_unknown_one(own_home: Home) -> None:
+    settings = load_settings(own_home.path, {}, {})
+    assert chosen_roles("releaser, builder", settings) == ["builder", "releaser"]
+    for wrong in ("tester", "auditor", ""):
+        with pytest.raises(typer.BadParameter, match="releaser"):
+            chosen_roles(wrong, settings)

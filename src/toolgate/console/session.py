@@ -1,7 +1,8 @@
 """Who looks at a page: a key is exchanged for a sealed cookie, which is worth nothing without that key being live.
 
 There is no table of sessions, so every process of a home knows every session. A session names a key and its role; both are asked
-of the key file at every request, so a revoked or changed key ends it at once. It ends by itself after an hour without a page,
+of the key file at every request, so a revoked or changed key ends it at once, and so does the
+end of a secret that it may have begun with. It ends by itself after an hour without a page,
 and after twelve hours in any case.
 """
 
@@ -49,14 +50,16 @@ class ConsoleSession(Struct, frozen=True):
     """Stands in every form; what comes without it was not sent by a page of this session."""
     began: float
     renewed: float
+    address: str = ""
+    """From which it is used now."""
 
     @property
     def sees_all(self) -> bool:
-        return self.caller.role in ("admin", "auditor")
+        return self.caller.administers or self.caller.role == "auditor"
 
     @property
     def acts(self) -> bool:
-        return self.caller.role == "admin"
+        return self.caller.administers
 
     @property
     def owner(self) -> str | None:
@@ -83,15 +86,15 @@ class Sessions:
         """None: the key is not accepted. Raises: TooManyAttempts: this one is not even looked at."""
         self._attempts.check(address)
         try:
-            caller = self._keys.authenticate(text.strip()[:MAX_KEY].encode())
+            caller = self._keys.authenticate(text.strip()[:MAX_KEY].encode(), address or None)
         except Refusal:
             self._attempts.failed(address)
             return None
         now = self._clock.wall()
-        return ConsoleSession(caller, secrets.token_urlsafe(24), now, now)
+        return ConsoleSession(caller, secrets.token_urlsafe(24), now, now, address)
 
-    def of(self, cookies: bytes | None) -> ConsoleSession | None:
-        """That of a request's Cookie header."""
+    def of(self, cookies: bytes | None, address: str = "") -> ConsoleSession | None:
+        """That of a request's Cookie header, from this address."""
         text = _cookie(cookies, self.cookie)
         if text is None:
             return None
@@ -99,10 +102,10 @@ class Sessions:
             key_id, role, token, began, renewed = unseal(self._key(), text, _PURPOSE)
         except (NotSealed, strictjson.JsonFault, ValueError, TypeError):
             return None
-        now, caller = self._clock.wall(), self._keys.live(key_id)
+        now, caller = self._clock.wall(), self._keys.live(key_id, address or None, since=began)
         if caller is None or caller.role != role or now >= renewed + IDLE_S or now >= began + LONGEST_S:
             return None
-        return ConsoleSession(caller, token, began, renewed)
+        return ConsoleSession(caller, token, began, renewed, address)
 
     def header(self, session: ConsoleSession, *, is_secure: bool) -> tuple[bytes, bytes]:
         """Sets the cookie. Without `Path` it is the browser's address of the console, with whatever prefix a proxy gives it."""

@@ -100,7 +100,7 @@ class Console:
             return plain("There is no such page.\n", 404)
         if visit.path[:1] == ("assets",):
             return _asset(visit)
-        session = self._sessions.of(visit.headers.get(b"cookie"))
+        session = self._sessions.of(visit.headers.get(b"cookie"), visit.address)
         if session is not None:
             client.known_as(session.caller.key_id)
         # A task of its own: a connection runs the first steps of an answer without one, and timeouts need one.
@@ -229,7 +229,7 @@ class Console:
         return None
 
     def _is_live(self, session: ConsoleSession) -> bool:
-        caller = self._ports.keys.live(session.caller.key_id)
+        caller = self._ports.keys.live(session.caller.key_id, session.address or None, since=session.began)
         return caller is not None and caller.role == session.caller.role
 
     # Acting ----------------------------------------------------------------------------------------------------------
@@ -246,7 +246,8 @@ class Console:
             await self._threads(acts.told, "console.sign_out", is_ok=True, about={})
             return elsewhere("sign-in", self._sessions.end_header)
         if not session.acts:
-            fault = f"Your role is {session.caller.role}; only an admin changes something here."
+            held = ", and your key is held to some tools" if session.caller.is_scoped else ""
+            fault = f"Your role is {session.caller.role}{held}; only an admin changes something here."
             return self._page(visit, session, ConsolePage("fault", "Not allowed", {"fault": fault}, 403))
         return await self._act(visit, session, acts)
 

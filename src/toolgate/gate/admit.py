@@ -1,7 +1,8 @@
 """Steps 2 and 3: a caller's call becomes a ticket, or a refusal. Nothing has run yet.
 
-2. permit: is the tool in the manifest, live, and does this role hold it? Absence denies. `tools/list` asks the same table,
-   so a caller is shown exactly what it may call. Then: has an operator stopped such calls (`authority/stops.py`)?
+2. permit: is the tool in the manifest, live, and does this role hold it, and its key's scopes? Absence denies. `tools/list`
+   asks the same table, so a caller is shown exactly what it may call. Then: has an operator stopped such calls
+   (`authority/stops.py`)?
 3. admit: how many calls of one caller run at once, and how fast they may come. Refused at once, never queued.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from toolgate.gate.authority.stops import NO_STOPS, Stops
 from toolgate.gate.keys import without_keys
 from toolgate.gate.redact import kept, redacted
 from toolgate.model import strictjson
-from toolgate.model.call import NO_ORIGIN, Call, Caller, Origin, Wire
+from toolgate.model.call import NO_ORIGIN, SHOWN, Call, Caller, Origin, Wire
 from toolgate.model.envelope import L0_ONLY_CODES
 from toolgate.model.suggest import did_you_mean
 from toolgate.model.tool import COMMON_CODES, ID_PREFIX
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from toolgate.gate.shared import SharedLimits
     from toolgate.gate.validate import SecretPaths, ToolIO
     from toolgate.kit.conditions.rules import CallRules
-    from toolgate.model.call import Tier
+    from toolgate.model.call import CallerBounds, Tier
     from toolgate.model.clock import Clock, Ids, IdSource
     from toolgate.model.tool import Kind, Tool
+    from toolgate.settings import LimitSettings
 
 MAX_NAME: Final = 128
 """Characters of an unknown tool's name that the log keeps."""
@@ -95,6 +97,21 @@ class Ticket(Struct, eq=False):
         self.cancelled = True
         if self.execution is not None:
             self.execution.cancel()
+
+
+class SlotLimits(TypedDict):
+    """What `Slots.limit` takes."""
+
+    per_caller: int
+    total: int
+    may_exceed: bool
+
+
+class RateLimits(TypedDict):
+    """What `Rate.limit` takes."""
+
+    per_minute: int
+    may_exceed: bool
 
 
 class Lender(Protocol):
@@ -173,6 +190,15 @@ class Grant(Struct, frozen=True):
     """What its row refuses although the role holds it."""
 
     @property
+    def row(self) -> str:
+        """The name of its row in the manifest."""
+        return self.tool.row or self.tool.name
+
+    def is_held_by(self, caller: Caller) -> bool:
+        """By its role, and within its key's scopes."""
+        return caller.role in self.roles and (caller.bounds is None or caller.bounds.covers(self.row))
+
+    @property
     def is_adopted(self) -> bool:
         """A tool of an upstream."""
         return self.tool.foreign is not None
@@ -203,6 +229,8 @@ class Permits:
             raise Refusal(Ending.UNKNOWN_TOOL, self._unknown(caller, tool_name), recorded=asked)
         if caller.role not in grant.roles:
             raise insufficient_role(caller, tool_name)
+        if caller.bounds is not None and not caller.bounds.covers(grant.row):
+            raise out_of_scope(caller.bounds, tool_name)
         return grant
 
     def _unknown(self, caller: Caller, name: str) -> str:
@@ -213,7 +241,8 @@ class Permits:
         return f"{said}. {near}" if near else said
 
     def visible(self, caller: Caller, kind: Kind = "tool") -> list[Grant]:
-        return [grant for grant in self._by_name.values() if grant.tool.kind == kind and caller.role in grant.roles]
+        held = [grant for grant in self._by_name.values() if grant.tool.kind == kind and caller.role in grant.roles]
+        return held if caller.bounds is None else [grant for grant in held if grant.is_held_by(caller)]
 
     def holdings(self, caller: Caller) -> list[dict[str, Any]]:
         """What this caller may call, as a handler is told of it."""
@@ -245,20 +274,27 @@ class Permits:
 class Slots:
     """Concurrency in memory. A slot is released exactly once, when the handler has ended."""
 
-    def __init__(self, *, per_caller: int, total: int) -> None:
-        self.per_caller = per_caller
-        self.total = total
+    def __init__(self, *, per_caller: int, total: int, may_exceed: bool = False) -> None:
+        """`may_exceed`: a key's own limit may be above that of all."""
+        self.limit(per_caller=per_caller, total=total, may_exceed=may_exceed)
         self._held: dict[str, int] = {}
         self._all = 0
 
-    def limit(self, *, per_caller: int, total: int) -> None:
+    def limit(self, *, per_caller: int, total: int, may_exceed: bool = False) -> None:
         """From the next call on. Who holds more than that keeps it."""
-        self.per_caller, self.total = per_caller, total
+        self.per_caller, self.total, self.may_exceed = per_caller, total, may_exceed
+
+    def most_of(self, caller: Caller) -> int:
+        """How many one caller may hold."""
+        if caller.bounds is None:
+            return self.per_caller
+        return own_limit(caller.bounds.concurrency, self.per_caller, may_exceed=self.may_exceed)
 
     def check(self, caller: Caller) -> None:
         """Raises: Refusal TOO_MANY: there is no free one."""
-        if self._held.get(caller.key_id, 0) >= self.per_caller:
-            raise too_many(self.per_caller)
+        most = self.per_caller if caller.bounds is None else self.most_of(caller)
+        if self._held.get(caller.key_id, 0) >= most:
+            raise too_many(most)
         if self._all >= self.total:
             raise Refusal(Ending.TOO_MANY, f"{self.total} calls are running on this server; try again shortly.")
 
@@ -286,25 +322,53 @@ class Slots:
 class Rate:
     """A burst of `per_minute` calls, then one every 60/`per_minute` seconds (GCRA). Zero: no limit."""
 
-    def __init__(self, *, per_minute: int) -> None:
-        self.limit(per_minute=per_minute)
+    def __init__(self, *, per_minute: int, may_exceed: bool = False, counts: bool = True) -> None:
+        """`may_exceed`: as of `Slots`. `counts`: False where an engine counts for all processes."""
+        self._counts = counts
+        self.limit(per_minute=per_minute, may_exceed=may_exceed)
         self._due: dict[str, float] = {}
         """Per key, the second at which its bucket is full again. A key whose second has passed is as good as unknown."""
 
-    def limit(self, *, per_minute: int) -> None:
+    def limit(self, *, per_minute: int, may_exceed: bool = False) -> None:
+        self.per_minute, self._may_exceed = per_minute, may_exceed
         self._interval = SECONDS_A_MINUTE / per_minute if per_minute else 0.0
+
+    def interval_of(self, bounds: CallerBounds) -> float:
+        """Seconds between two calls of a key with bounds, beyond its burst; 0: no limit."""
+        per_minute = own_limit(bounds.per_minute, self.per_minute, may_exceed=self._may_exceed) if self._counts else 0
+        return SECONDS_A_MINUTE / per_minute if per_minute else 0.0
 
     def take(self, caller: Caller, now: float) -> None:
         """`now` in monotonic seconds. Raises: Refusal TOO_FAST, with the seconds to wait."""
-        if not self._interval:
+        interval = self._interval if caller.bounds is None else self.interval_of(caller.bounds)
+        if not interval:
             return
-        due = max(self._due.get(caller.key_id, now), now) + self._interval
+        due = max(self._due.get(caller.key_id, now), now) + interval
         wait = due - now - SECONDS_A_MINUTE
         if wait > 1e-9:  # rounding of a sum of intervals is not a fault of the caller
             raise too_fast(wait)
         if len(self._due) > 4096:
             self._due = {key: second for key, second in self._due.items() if second > now}
         self._due[caller.key_id] = due
+
+
+def slot_limits(limits: LimitSettings) -> SlotLimits:
+    return {
+        "per_caller": limits.concurrency_per_caller,
+        "total": limits.concurrency_total,
+        "may_exceed": limits.keys_may_exceed,
+    }
+
+
+def rate_limits(limits: LimitSettings) -> RateLimits:
+    return {"per_minute": limits.rate_per_minute, "may_exceed": limits.keys_may_exceed}
+
+
+def own_limit(own: int | None, common: int, *, may_exceed: bool) -> int:
+    """Of a key with a limit of its own, which is never above the common one unless it may exceed it. Common 0: no limit."""
+    if own is None:
+        return common
+    return own if may_exceed or not common else min(own, common)
 
 
 def too_many(per_caller: int) -> Refusal:
@@ -345,3 +409,9 @@ def recorded_name(name: str) -> str:
 def insufficient_role(caller: Caller, what: str) -> Refusal:
     text = f"API key role is not allowed: {caller.role} may not call {what}."
     return Refusal(Ending.INSUFFICIENT_ROLE, text, role=caller.role)
+
+
+def out_of_scope(bounds: CallerBounds, what: str) -> Refusal:
+    text = f"API key scope is not wide enough: this key may use {bounds.told_scopes()}, and not {what}."
+    recorded = {"keyScopes": list(bounds.scopes[:SHOWN])}
+    return Refusal(Ending.INSUFFICIENT_ROLE, text, recorded=recorded, reason="out_of_scope")

@@ -161,23 +161,24 @@ def _row_words(processes: int) -> int:
 class TableSlots(Slots):
     """As `Slots`, of all processes together."""
 
-    def __init__(self, table: CountTable, *, per_caller: int, total: int) -> None:
-        super().__init__(per_caller=per_caller, total=total)
+    def __init__(self, table: CountTable, *, per_caller: int, total: int, may_exceed: bool = False) -> None:
+        super().__init__(per_caller=per_caller, total=total, may_exceed=may_exceed)
         self._table = table
 
     def check(self, caller: Caller) -> None:
         running = self._table.all_held()
-        if running < self.per_caller and running < self.total:
+        most = self.per_caller if caller.bounds is None else self.most_of(caller)
+        if running < most and running < self.total:
             return  # a caller holds no more than all do
         place = self._table.known(caller.key_id)
         if place is None:
             with self._table.lock:
                 place = self._table.row_of(caller.key_id, time.monotonic())
-        self._check(place)
+        self._check(place, most)
 
-    def _check(self, place: int) -> None:
-        if self._table.held(place) >= self.per_caller:
-            raise too_many(self.per_caller)
+    def _check(self, place: int, most: int) -> None:
+        if self._table.held(place) >= most:
+            raise too_many(most)
         if self._table.all_held() >= self.total:
             raise Refusal(Ending.TOO_MANY, f"{self.total} calls are running on this server; try again shortly.")
 
@@ -185,7 +186,7 @@ class TableSlots(Slots):
         table, key_id = self._table, caller.key_id
         with table.lock:
             place = table.row_of(key_id, time.monotonic())
-            self._check(place)
+            self._check(place, self.per_caller if caller.bounds is None else self.most_of(caller))
             table.add(place, 1)
         self._held[key_id] = self._held.get(key_id, 0) + 1
 
@@ -220,12 +221,12 @@ class TableRate(Rate):
     calls pass in any stretch of time than one process would let pass.
     """
 
-    def __init__(self, table: CountTable, *, per_minute: int) -> None:
+    def __init__(self, table: CountTable, *, per_minute: int, may_exceed: bool = False) -> None:
         self._table = table
-        super().__init__(per_minute=per_minute)
+        super().__init__(per_minute=per_minute, may_exceed=may_exceed)
 
-    def limit(self, *, per_minute: int) -> None:
-        super().limit(per_minute=per_minute)
+    def limit(self, *, per_minute: int, may_exceed: bool = False) -> None:
+        super().limit(per_minute=per_minute, may_exceed=may_exceed)
         self._at_once = max(1, int(LEASE_S / self._interval)) if self._interval else 1
         self._burst_s = SECONDS_A_MINUTE
         if self._at_once > 1:
@@ -233,6 +234,9 @@ class TableRate(Rate):
         self._leases: dict[str, _Lease] = {}
 
     def take(self, caller: Caller, now: float) -> None:
+        if caller.bounds is not None and caller.bounds.per_minute is not None:
+            self._take_own(caller, now, self.interval_of(caller.bounds))
+            return
         if not self._interval:
             return
         lease = self._leases.get(caller.key_id)
@@ -251,6 +255,17 @@ class TableRate(Rate):
             table.set_second(place, begun)
         if self._at_once > 1:
             self._keep(caller.key_id, _Lease(taken - 1 if wait <= 1e-9 else 0, now + LEASE_S), now)
+        if wait > 1e-9:
+            raise too_fast(wait)
+
+    def _take_own(self, caller: Caller, now: float, interval: float) -> None:
+        """For a key with a rate of its own nothing is taken beforehand."""
+        with self._table.lock:
+            place = self._table.row_of(caller.key_id, now)
+            due = max(self._table.second(place), now) + interval
+            wait = due - now - SECONDS_A_MINUTE
+            if wait <= 1e-9:
+                self._table.set_second(place, due)
         if wait > 1e-9:
             raise too_fast(wait)
 

@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from hashlib import sha256
 from hmac import compare_digest
 from time import sleep
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from toolgate.atomic_file import replace_file
 from toolgate.errors import Ending, Refusal, StartRefused
 from toolgate.model import strictjson
-from toolgate.model.call import ROLE_NAME, Caller
+from toolgate.model.call import NO_BOUNDS, ROLE_NAME, Caller, CallerBounds, check_bounds
 from toolgate.model.clock import Clock, SystemClock, from_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -49,12 +49,35 @@ _ANY_KEY: Final = re.compile(r"tg_[0-9a-f]{12}_[0-9a-f]*")
 _NO_DIGEST: Final = bytes(32)
 """Compared with when the id is unknown, so that an unknown id costs what a wrong secret costs."""
 _FIELDS: Final = {"id", "role", "label", "digest", "created", "expires", "revoked"}
+_MORE: Final = {"scopes", "ranges", "perMinute", "concurrency", "older"}
+"""Fields of some keys. A file with one of them is of version 2, and every other is written as version 1 always was."""
+_BOUNDS: Final = {"scopes": "scopes", "ranges": "ranges", "perMinute": "per_minute", "concurrency": "concurrency"}
+"""Of these fields, how `CallerBounds` calls them."""
+MAX_OLDER: Final = 8
+"""Secrets of one key that are remembered beside the current one."""
 
 _log = logging.getLogger("toolgate.keys")
 
 
 class KeyFileFault(StartRefused):
     """The key file is missing, exposed or damaged."""
+
+
+class KeyNotRotated(ValueError):
+    """The key cannot get a new secret; the text says why."""
+
+
+class OlderSecret(Struct, frozen=True):
+    """One that was replaced, by its digest. It is good until the overlap has ended, and remembered longer to say so."""
+
+    digest: bytes
+    until: float
+
+
+class Authenticate(Protocol):
+    """Raises: Refusal: MISSING_KEY, INVALID_KEY."""
+
+    def __call__(self, presented: bytes | None, address: str | None = None, /) -> Caller: ...
 
 
 class Key(Struct, frozen=True):
@@ -67,6 +90,9 @@ class Key(Struct, frozen=True):
     created: float
     expires: float | None = None
     revoked: float | None = None
+    bounds: CallerBounds | None = None
+    older: tuple[OlderSecret, ...] = ()
+    """The newest first."""
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
         if self.revoked is not None:
@@ -74,7 +100,26 @@ class Key(Struct, frozen=True):
         return "expired" if self.expires is not None and now >= self.expires else "live"
 
     def as_json(self) -> dict[str, Any]:
-        """What may be shown and stored: times as text, the digest only in the file."""
+        """What may be shown: times as text, no digest."""
+        bounds = self.bounds or NO_BOUNDS
+        return self._plain() | {
+            "scopes": list(bounds.scopes),
+            "ranges": list(bounds.ranges),
+            "perMinute": bounds.per_minute,
+            "concurrency": bounds.concurrency,
+            "older": [rfc3339(each.until) for each in self.older],
+        }
+
+    def as_stored(self) -> dict[str, Any]:
+        more = {} if self.bounds is None else stored_bounds(self.bounds)
+        if self.older:
+            more["older"] = [{"digest": each.digest.hex(), "until": rfc3339(each.until)} for each in self.older]
+        return self._plain() | {"digest": self.digest.hex()} | more
+
+    def caller(self) -> Caller:
+        return Caller(self.id, self.role, self.label, bounds=self.bounds)
+
+    def _plain(self) -> dict[str, Any]:
         return {
             "id": self.id,
             "role": self.role,
@@ -92,8 +137,8 @@ class _Known(Struct, frozen=True):
     digest: bytes
     caller: Caller
     """Made once: every call of this key is the same caller."""
-    mortal: bool
-    """It expires, or is revoked already."""
+    is_conditional: bool
+    """It expires, is revoked already, or comes from some addresses only."""
 
 
 class _Loaded(Struct):
@@ -121,29 +166,46 @@ class KeyRing:
         self._loaded = _Loaded(None, {}, "not read yet")
         self._trusted_until = float("-inf")
 
-    def authenticate(self, presented: bytes | None) -> Caller:
-        """Raises: Refusal: MISSING_KEY, INVALID_KEY. Never anything else, whatever the bytes are."""
+    def authenticate(self, presented: bytes | None, address: str | None = None, /) -> Caller:
+        """`address`: where it comes from, if that is known. Raises: Refusal: MISSING_KEY, INVALID_KEY. Never anything else,
+        whatever the bytes are."""
         if presented is None:
             raise Refusal(Ending.MISSING_KEY, "API key is required.")
         loaded = self._loaded if self._clock.monotonic() < self._trusted_until else self._read_if_changed()
         digest = sha256(presented[:MAX_KEY_BYTES]).digest()
         known = loaded.by_beginning.get(presented[:_BEGINNING])
         right = compare_digest(digest, known.digest if known else _NO_DIGEST)
-        if known is None or not right:
+        if known is None or not (right or self._is_older(known.key, digest)):
             # The log does not hold this id either: anyone could write another's there.
             raise Refusal(Ending.INVALID_KEY, _why_not(presented, loaded))
-        if known.mortal and (state := known.key.state(self._clock.wall())) != "live":
-            # Only whoever holds the secret learns this.
-            refused = {"id": known.key.id, "state": state}
-            raise Refusal(Ending.INVALID_KEY, f"This API key is {state}.", recorded={"refusedKey": refused})
+        if known.is_conditional:
+            self._check_usable(known.key, address)
         return known.caller
 
-    def live(self, key_id: str) -> Caller | None:
-        """Whose key this is, for what was once opened with it; None: it is not there any more, expired or revoked."""
-        key = self._read_if_changed().keys.get(key_id)
-        if key is None or key.state(self._clock.wall()) != "live":
+    def _check_usable(self, key: Key, address: str | None) -> None:
+        """Only whoever holds the secret learns what is wrong. Raises: Refusal INVALID_KEY."""
+        if (state := key.state(self._clock.wall())) != "live":
+            raise _unusable(key, state, f"This API key is {state}.")
+        if key.bounds is not None and not key.bounds.admits(address):
+            why = "from this address" if address is not None else "here: it is for some addresses, and here is none"
+            raise _unusable(key, "elsewhere", f"This API key may not be used {why}.")
+
+    def _is_older(self, key: Key, digest: bytes) -> bool:
+        """Is this the digest of a replaced secret that is still good? Raises: Refusal INVALID_KEY: it was."""
+        found = [each for each in key.older if compare_digest(digest, each.digest)]
+        if found and self._clock.wall() >= found[0].until:
+            raise _unusable(key, "expired", "This API key is expired: it was replaced by a newer one.")
+        return bool(found)
+
+    def live(self, key_id: str, address: str | None = None, *, since: float = 0.0) -> Caller | None:
+        """Whose key this is, for what was opened with it at `since`; None: it is not there any more, expired, revoked, not for
+        this address, or a secret that may have opened it is good no more."""
+        key, now = self._read_if_changed().keys.get(key_id), self._clock.wall()
+        if key is None or key.state(now) != "live" or any(since < each.until <= now for each in key.older):
             return None
-        return Caller(key.id, key.role, key.label)
+        if key.bounds is not None and not key.bounds.admits(address):
+            return None
+        return key.caller()
 
     def check(self) -> None:
         """Raises: KeyFileFault: with this file no key could be accepted."""
@@ -163,18 +225,48 @@ class KeyRing:
             raise KeyFileFault(loaded.fault)
         return list(loaded.keys.values())
 
-    def create(self, role: str, *, label: str = "", expires: float | None = None) -> tuple[Key, str]:
+    def create(
+        self, role: str, *, label: str = "", expires: float | None = None, bounds: CallerBounds | None = None
+    ) -> tuple[Key, str]:
         """A new key and its full text, which exists nowhere else.
 
-        Raises: KeyFileFault. ValueError: the label. Side effects: replaces the key file.
+        Raises: KeyFileFault. ValueError: the label, or a bound. Side effects: replaces the key file.
         """
         check_label(label)
+        if bounds is not None:
+            check_bounds(bounds)
+        bounds = None if bounds == NO_BOUNDS else bounds
         with self._writing() as keys:
             while (key_id := secrets.token_hex(6)) in keys:
                 pass
-            text = f"tg_{key_id}_{secrets.token_hex(32)}"
-            key = Key(key_id, role, label, sha256(text.encode()).digest(), self._clock.wall(), expires)
+            text = _new_secret(key_id)
+            key = Key(key_id, role, label, _digest(text), self._clock.wall(), expires, bounds=bounds)
             keys[key_id] = key
+        return key, text
+
+    def rotate(self, key_id: str, overlap_s: float) -> tuple[Key, str]:
+        """A new secret for a key; the one it has is good for `overlap_s` more seconds. The file is replaced once: whatever is
+        interrupted, one of the two secrets is good.
+
+        Raises: KeyFileFault. KeyError: there is no such key. KeyNotRotated. Side effects: replaces the key file.
+        """
+        with self._writing() as keys:
+            key, now = keys[key_id], self._clock.wall()
+            if (state := key.state(now)) != "live":
+                raise KeyNotRotated(f"This key is {state}.\nMake a new one: toolgate keys create")
+            good = [each for each in key.older if each.until > now]
+            if len(good) >= MAX_OLDER:
+                ends = rfc3339(min(each.until for each in good))
+                raise KeyNotRotated(
+                    f"{len(good)} older secrets of this key are still good.\nWait until {ends}, or revoke the key."
+                )
+            text = _new_secret(key_id)
+            older = (
+                OlderSecret(key.digest, now + overlap_s),
+                *good,
+                *(each for each in key.older if each.until <= now),
+            )
+            keys[key_id] = key = replace(key, digest=_digest(text), older=older[:MAX_OLDER])
         return key, text
 
     def revoke(self, key_id: str) -> Key:
@@ -209,8 +301,9 @@ class KeyRing:
             fcntl.flock(lock, fcntl.LOCK_EX)
             keys = {key.id: key for key in self.all()}
             yield keys
-            rows = [key.as_json() | {"digest": key.digest.hex()} for key in keys.values()]
-            replace_file(self._path, strictjson.dumps_pretty({"version": 1, "keys": rows}))
+            rows = [key.as_stored() for key in keys.values()]
+            version = 2 if any(row.keys() & _MORE for row in rows) else 1
+            replace_file(self._path, strictjson.dumps_pretty({"version": version, "keys": rows}))
             os.fsync(lock)
             sleep(2 * TRUSTED_S)  # when the writer goes on, no server still trusts what the file said before
         finally:
@@ -229,8 +322,21 @@ def without_keys(text: str) -> str:
 
 
 def _known(key: Key) -> _Known:
-    mortal = key.expires is not None or key.revoked is not None
-    return _Known(key, key.digest, Caller(key.id, key.role, key.label), mortal)
+    has_ranges = key.bounds is not None and len(key.bounds.ranges) > 0
+    is_conditional = key.expires is not None or key.revoked is not None or has_ranges
+    return _Known(key, key.digest, key.caller(), is_conditional)
+
+
+def _new_secret(key_id: str) -> str:
+    return f"tg_{key_id}_{secrets.token_hex(32)}"
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
+
+
+def _unusable(key: Key, state: str, text: str) -> Refusal:
+    return Refusal(Ending.INVALID_KEY, text, recorded={"refusedKey": {"id": key.id, "state": state}})
 
 
 def _why_not(presented: bytes, loaded: _Loaded) -> str:
@@ -291,21 +397,24 @@ def _check_private(info: os.stat_result, path: Path) -> None:
 def _parse(raw: bytes) -> dict[str, Key]:
     """Raises: ValueError: anything but what `_writing` writes."""
     document = strictjson.loads(raw, max_bytes=MAX_FILE_BYTES, max_values=None)
-    if not isinstance(document, dict) or document.keys() != {"version", "keys"} or document["version"] != 1:
-        raise ValueError("not a key file of version 1")
+    if not isinstance(document, dict) or document.keys() != {"version", "keys"}:
+        raise ValueError("not a key file")
+    if document["version"] not in (1, 2):
+        raise ValueError("not a key file of version 1 or 2")
+    more = _MORE if document["version"] == 2 else set()
     if not isinstance(document["keys"], list):
         raise ValueError("keys is not a list")
     keys: dict[str, Key] = {}
     for row in document["keys"]:
-        key = _parse_row(row)
+        key = _parse_row(row, more)
         if key.id in keys:
             raise ValueError("two keys with one id")
         keys[key.id] = key
     return keys
 
 
-def _parse_row(row: Any) -> Key:
-    if not isinstance(row, dict) or row.keys() != _FIELDS:
+def _parse_row(row: Any, more: set[str]) -> Key:
+    if not isinstance(row, dict) or row.keys() - more != _FIELDS:
         raise ValueError("not the fields of a key")
     texts = [row[name] for name in ("id", "role", "label", "digest")]
     if not all(isinstance(text, str) for text in texts) or not ROLE_NAME.fullmatch(row["role"]):
@@ -320,4 +429,33 @@ def _parse_row(row: Any) -> Key:
         created=from_rfc3339(row["created"]),
         expires=None if row["expires"] is None else from_rfc3339(row["expires"]),
         revoked=None if row["revoked"] is None else from_rfc3339(row["revoked"]),
+        bounds=_parse_bounds(row),
+        older=_parse_older(row.get("older", [])),
     )
+
+
+def stored_bounds(bounds: CallerBounds) -> dict[str, Any]:
+    """As the file and the log have them: only those that there are."""
+    found = {name: getattr(bounds, name) for name in _BOUNDS.values()}
+    return {name: found[own] for name, own in _BOUNDS.items() if found[own] not in ((), None)}
+
+
+def _parse_bounds(row: dict[str, Any]) -> CallerBounds | None:
+    """A bound that cannot be read bounds everything: no key of such a file is good."""
+    bounds = convert({own: row[name] for name, own in _BOUNDS.items() if name in row}, CallerBounds)
+    check_bounds(bounds)
+    return None if bounds == NO_BOUNDS else bounds
+
+
+def _parse_older(items: Any) -> tuple[OlderSecret, ...]:
+    if not isinstance(items, list) or len(items) > MAX_OLDER:
+        raise ValueError("not the older secrets of a key")
+    return tuple(map(_parse_older_secret, items))
+
+
+def _parse_older_secret(item: Any) -> OlderSecret:
+    if not isinstance(item, dict) or item.keys() != {"digest", "until"} or not isinstance(item["digest"], str):
+        raise ValueError("not an older secret")
+    if not re.fullmatch(r"[0-9a-f]{64}", item["digest"]):
+        raise ValueError("not the digest of an older secret")
+    return OlderSecret(bytes.fromhex(item["digest"]), from_rfc3339(item["until"]))

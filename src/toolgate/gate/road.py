@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from toolgate.gate.arrival import Arrival
     from toolgate.gate.explain import ValueFault
     from toolgate.gate.idempotency import Idempotency
+    from toolgate.gate.keys import Authenticate
     from toolgate.kit.conditions.rules import CallRule
     from toolgate.model.call import Environment
     from toolgate.model.envelope import Envelope
@@ -63,7 +64,7 @@ LOCAL: Final[tuple[Environment, tuple[str, ...]]] = ("local", ())
 
 
 class Road(Struct, frozen=True):
-    authenticate: Callable[[bytes | None], Caller]
+    authenticate: Authenticate
     """Step 1. Raises: Refusal."""
     admission: Admission
     """Steps 2 and 3."""
@@ -207,7 +208,7 @@ class Road(Struct, frozen=True):
         """Step 1. Raises: Refusal."""
         if arrival.key_fault is not None:
             raise Refusal(Ending.INVALID_KEY, arrival.key_fault)
-        caller = arrival.caller = self.authenticate(arrival.credential)
+        caller = arrival.caller = self.authenticate(arrival.credential, arrival.origin.address)
         if caller.key_id != arrival.caller_id:
             arrival.know(caller)
         return caller

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 
 from toolgate.errors import Ending, Refusal, StoreUnavailable
-from toolgate.gate.admit import SECONDS_A_MINUTE, too_fast, too_many
+from toolgate.gate.admit import SECONDS_A_MINUTE, own_limit, too_fast, too_many
 from toolgate.model.limits import LimitClaim
 
 if TYPE_CHECKING:
@@ -48,10 +48,22 @@ class SharedBounds(Struct, frozen=True):
     share_rate: bool
     """While the engine does not answer: each process admits its share of the limit. Otherwise it refuses."""
 
-    @property
-    def may_share(self) -> bool:
+    may_exceed: bool = False
+    """A key's own limits may be above these."""
+
+    def most_of(self, caller: Caller) -> int:
+        """Slots of one caller."""
+        own = None if caller.bounds is None else caller.bounds.concurrency
+        return own_limit(own, self.per_caller, may_exceed=self.may_exceed)
+
+    def pace_of(self, caller: Caller) -> int:
+        """Its calls in a minute; 0: no limit."""
+        own = None if caller.bounds is None else caller.bounds.per_minute
+        return own_limit(own, self.per_minute, may_exceed=self.may_exceed)
+
+    def may_share(self, per_minute: int) -> bool:
         """A call is refused if one of its limits says so."""
-        return self.share_slots and (self.share_rate or not self.per_minute)
+        return self.share_slots and (self.share_rate or not per_minute)
 
 
 class _Waiting(Struct, eq=False):
@@ -263,8 +275,15 @@ class SharedLimits:
         for caller in callers:
             group = self._asked.get(caller)
             counts = (len(group.to_hold), len(group.to_pass)) if group is not None else (0, 0)
-            claims.append(LimitClaim(caller, self._running.get(caller, 0), *counts))
+            claims.append(LimitClaim(caller, self._running.get(caller, 0), *counts, *self._own_limits(group)))
         return claims
+
+    def _own_limits(self, group: _Group | None) -> tuple[int | None, int | None]:
+        """Of a caller that asks for something and has limits of its own."""
+        first = next(group.all(), None) if group is not None else None
+        if first is None or first.ticket.caller.bounds is None:
+            return None, None
+        return self._bounds.most_of(first.ticket.caller), self._bounds.pace_of(first.ticket.caller)
 
     def _settle(self, claims: Sequence[LimitClaim], rulings: Sequence[Ruling]) -> None:
         asked, self._asked = self._asked, {}
@@ -279,16 +298,16 @@ class SharedLimits:
                     self._let_in(waiting.ticket)
                     waiting.decide(None)
                 else:
-                    waiting.decide(self._refusal(ruling, is_in_time=place < ruling.in_time))
+                    waiting.decide(self._refusal(waiting.ticket, ruling, is_in_time=place < ruling.in_time))
             for place, waiting in enumerate(group.to_pass, len(group.to_hold)):
                 is_in_time = place < ruling.in_time
-                refusal = None if is_in_time and ruling.has_room else self._refusal(ruling, is_in_time=is_in_time)
-                waiting.decide(refusal)
+                is_free = is_in_time and ruling.has_room
+                waiting.decide(None if is_free else self._refusal(waiting.ticket, ruling, is_in_time=is_in_time))
         while self._in_order and self._in_order[0].decided.done():
             self._in_order.popleft()
 
-    def _refusal(self, ruling: Ruling, *, is_in_time: bool) -> Refusal:
-        return too_many(self._bounds.per_caller) if is_in_time else too_fast(ruling.wait_s)
+    def _refusal(self, ticket: Ticket, ruling: Ruling, *, is_in_time: bool) -> Refusal:
+        return too_many(self._bounds.most_of(ticket.caller)) if is_in_time else too_fast(ruling.wait_s)
 
     def _refuse_asked(self, seconds: float) -> None:
         """Whatever they were given is not used: the next question says so."""
@@ -330,19 +349,20 @@ class SharedLimits:
     def _decide_alone(self, ticket: Ticket, now: float) -> Refusal | None:
         """Refused, or let in out of this process's share: the limit divided among the processes that were seen last."""
         bounds, caller = self._bounds, ticket.caller.key_id
-        slots = bounds.per_caller // self._processes if self._processes else 0
-        if not bounds.may_share or not slots or now < self._refuse_until:
+        slots = bounds.most_of(ticket.caller) // self._processes if self._processes else 0
+        per_minute = bounds.pace_of(ticket.caller)
+        if not bounds.may_share(per_minute) or not slots or now < self._refuse_until:
             return _unreachable()
         if self._running.get(caller, 0) >= slots:
             return too_many(slots)
-        if bounds.per_minute and (wait := self._pace(caller, now)):
+        if per_minute and (wait := self._pace(caller, per_minute, now)):
             return too_fast(wait)
         self._let_in(ticket)
         return None
 
-    def _pace(self, caller: str, now: float) -> float:
+    def _pace(self, caller: str, per_minute: int, now: float) -> float:
         """The seconds that a call comes too early. A share has no burst: the engine may have let one through just before."""
-        interval = SECONDS_A_MINUTE * self._processes / self._bounds.per_minute
+        interval = SECONDS_A_MINUTE * self._processes / per_minute
         due = self._paces.get(caller, 0.0)
         if due > now:
             return due - now

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
     from toolgate.model.mcpwire import Era
     from toolgate.model.tool import Level
+
+    Address = IPv4Address | IPv6Address
+    Network = IPv4Network | IPv6Network
 
 FaceName = Literal["mcp", "mrt", "rpc", "cli", "metrics", "approvals"]
 Transport = Literal["http", "stdio"]
@@ -25,6 +32,95 @@ Tier = Literal["authoritative", "experimental"]
 Environment = Literal["local", "cloud"]
 
 
+MAX_SCOPES: Final = 32
+MAX_RANGES: Final = 32
+MAX_LIMIT: Final = 1_000_000
+MAX_SCOPE: Final = 73
+"""Characters: as many as the name of a row has."""
+SHOWN: Final = 5
+"""Scopes that a refusal names."""
+
+
+class CallerBounds(Struct, frozen=True):
+    """What a key may do less than its role. An empty tuple bounds nothing."""
+
+    scopes: tuple[str, ...] = ()
+    """Globs over the names of manifest rows: `git_*`, `prompt:*`, `resource:paper`."""
+    ranges: tuple[str, ...] = ()
+    """Addresses or networks."""
+    per_minute: int | None = None
+    """Calls in a minute. None: as many as every key."""
+    concurrency: int | None = None
+    """Calls at once. None: as many as every key."""
+
+    def covers(self, row: str) -> bool:
+        """May a tool of this row be used?"""
+        return not self.scopes or any(fnmatchcase(row, scope) for scope in self.scopes)
+
+    def admits(self, address: str | None) -> bool:
+        """May a call come from there? One without an address is not from any range."""
+        if not self.ranges:
+            return True
+        found = None if address is None else _address(address)
+        return found is not None and any(found in network for network in _networks(self.ranges))
+
+    def told_scopes(self) -> str:
+        more = f" and {len(self.scopes) - SHOWN} more" if len(self.scopes) > SHOWN else ""
+        return ", ".join(self.scopes[:SHOWN]) + more
+
+    def told(self) -> str:
+        """For people, in one line."""
+        parts = [f"tools {self.told_scopes()}"] if self.scopes else []
+        parts += [f"from {', '.join(self.ranges)}"] if self.ranges else []
+        parts += [f"{self.per_minute} a minute"] if self.per_minute is not None else []
+        parts += [f"{self.concurrency} at once"] if self.concurrency is not None else []
+        return "; ".join(parts)
+
+
+NO_BOUNDS: Final = CallerBounds()
+
+
+def check_bounds(bounds: CallerBounds) -> None:
+    """Raises: ValueError: what is wrong with one."""
+    scopes, ranges = bounds.scopes, bounds.ranges
+    if len(scopes) > MAX_SCOPES or len(ranges) > MAX_RANGES:
+        raise ValueError(f"a key has at most {MAX_SCOPES} scopes and {MAX_RANGES} address ranges")
+    for scope in scopes:
+        if not 0 < len(scope) <= MAX_SCOPE or not scope.isascii() or not scope.isprintable() or " " in scope:
+            raise ValueError(f"a scope is a glob over names of tools of at most {MAX_SCOPE} characters, like git_*")
+    _networks(ranges)
+    for limit in (bounds.per_minute, bounds.concurrency):
+        if limit is not None and not 1 <= limit <= MAX_LIMIT:
+            raise ValueError(f"a limit is a whole number from 1 to {MAX_LIMIT}")
+
+
+@lru_cache(maxsize=4096)
+def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
+    """Raises: ValueError."""
+    from ipaddress import ip_network  # noqa: PLC0415 (3 ms, for keys that have ranges)
+
+    found = []
+    for text in texts:
+        try:
+            found.append(ip_network(text))
+        except ValueError:
+            raise ValueError(
+                f"{text[:64]!r} is neither an address nor a network, like 10.0.0.0/8 or 2001:db8::/32"
+            ) from None
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _address(text: str) -> Address | None:
+    from ipaddress import IPv6Address, ip_address  # noqa: PLC0415 (as above)
+
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+
+
 class Caller(Struct, frozen=True):
     """An authenticated caller. There is no anonymous one: without a key there is no Caller at all."""
 
@@ -33,11 +129,23 @@ class Caller(Struct, frozen=True):
     label: str = ""
     base: str = ""
     """Of a custom role, for a handler: the role that it was made of."""
+    bounds: CallerBounds | None = None
+    """What its key may do less than its role. Most have none."""
 
     @property
     def acts_as(self) -> str:
         """The role that code which only knows the built-in ones goes by."""
         return self.base or self.role
+
+    @property
+    def administers(self) -> bool:
+        """May it do what is not a call: act in the console, read the numbers, see other callers' jobs? A key that is held to
+        some tools may not: it could make itself another."""
+        return self.role == "admin" and not self.is_scoped
+
+    @property
+    def is_scoped(self) -> bool:
+        return self.bounds is not None and len(self.bounds.scopes) > 0
 
 
 class Wire(Struct, frozen=True):

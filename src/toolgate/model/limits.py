@@ -18,6 +18,10 @@ class LimitClaim(Struct, frozen=True):
     """Calls that want a slot."""
     to_pass: int = 0
     """Calls that end before another can begin: there must be a free slot, and they hold none."""
+    per_caller: int | None = None
+    """Of a caller with a limit of its own: how many slots it may hold. None: as the engine knows it."""
+    per_minute: int | None = None
+    """Likewise: how many calls it may make in a minute; 0: as many as it likes."""
 
 
 class Ruling(Struct, frozen=True):

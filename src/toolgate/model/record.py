@@ -45,8 +45,8 @@ class LedgerEntry(Struct, frozen=True):
     """True for tools with an effect: the record is synced to disk before the road goes on."""
     origin: Origin = NO_ORIGIN
     more: Mapping[str, Any] | None = None
-    """Fields that few records have: `askedTool`, `refusedKey`, `arguments` (those that the settings keep), `repeats` (the
-    request that had the same idempotency key first)."""
+    """Fields that few records have: `askedTool`, `refusedKey`, `keyScopes`, `arguments` (those that the settings keep),
+    `repeats` (the request that had the same idempotency key first)."""
 
 
 class RecordPlace(Struct, frozen=True):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from toolgate.errors import StartRefused
 from toolgate.kit.conditions.rules import RuleKind, RuleText
 from toolgate.model import strictjson
-from toolgate.model.call import CALLING_ROLES, ROLES
+from toolgate.model.call import CALLING_ROLES, ROLES, Caller
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -56,6 +56,10 @@ class ManifestRow(Struct, frozen=True):
     rules: tuple[RuleText, ...] = ()
     """What is refused although the role holds the tool."""
     examples: tuple[Example, ...] = ()
+
+    def is_held_by(self, caller: Caller) -> bool:
+        """By its role, and within its key's scopes."""
+        return caller.role in self.roles and (caller.bounds is None or caller.bounds.covers(self.name))
 
 
 class Example(Struct, frozen=True):

@@ -29,7 +29,7 @@ from toolgate.model.clock import rfc3339
 from toolgate.model.envelope import Answer
 from toolgate.servers.cors import headers_for, preflight
 from toolgate.servers.fault_report import report
-from toolgate.servers.observed.page import PATH, READERS, WIRE
+from toolgate.servers.observed.page import PATH, WIRE
 from toolgate.servers.origins import Origins
 from toolgate.servers.request_head import HeadReader
 
@@ -287,14 +287,14 @@ class HttpApp:
     def _unreadable(self, head: RequestHead, client: Client) -> Reply | None:
         """The refusal of who may not read the numbers. It is recorded, as every refused key is."""
         caller = None
+        origin = client.origin if head.said is None else self._origins.of(head.said, client.origin)
         try:
             if head.key_fault is not None:
                 raise Refusal(Ending.INVALID_KEY, head.key_fault)
-            caller = self._road.authenticate(head.credential)
-            if caller.role not in READERS:
+            caller = self._road.authenticate(head.credential, origin.address)
+            if not caller.administers:
                 raise Refusal(Ending.INSUFFICIENT_ROLE, role=caller.role)
         except Refusal as refusal:
-            origin = client.origin if head.said is None else self._origins.of(head.said, client.origin)
             return error_reply(self._road.refuse(refusal, WIRE, caller, origin=origin))
         return None
 

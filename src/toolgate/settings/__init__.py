@@ -205,6 +205,7 @@ class LimitSettings:
         sees="429 with `Retry-After`, on MCP a result with `isError`; before anything runs",
         live=True,
     )
+    keys_may_exceed: bool = _is("switch", default=False, what="whether a key's own limits may be higher", live=True)
     url: str = _is(
         "text",
         "",

@@ -14,6 +14,7 @@ from tests.homes import PATIENCE_S, Home, make_home
 from tests.powers.limits.server import Redis
 from tests.waiting import eventually, soon
 from toolgate.errors import Ending, SettingsError, StartRefused
+from toolgate.model.call import CallerBounds
 from toolgate.model.envelope import Answer
 from toolgate.powers.limits.redis import PREFIX
 
@@ -126,6 +127,46 @@ def test_two_servers_let_calls_through_no_faster_than_one(walk: Any) -> None:
         assert all(1 <= (answer.retry_after_s or 0) <= 11 for answer in refused)
 
     walk(work, "rate_per_minute = 6")
+
+
+def test_two_servers_go_by_a_keys_own_limits(walk: Any) -> None:
+    async def work(servers: Servers) -> None:
+        one, two = await servers.start(), await servers.start()
+        ring = servers.home.ring()
+        _, few = ring.create("admin", bounds=CallerBounds(concurrency=1))
+        _, slow = ring.create("admin", bounds=CallerBounds(per_minute=3))
+        task = asyncio.create_task(one.acall(HOLD, key=few))
+        await soon(lambda: inside(one) == 1, "it runs")
+        refused = await two.acall(OTHER, key=few)
+        assert said(refused) == TOO_MANY
+        assert refused.text is not None
+        assert refused.text.startswith("1 calls of this key")
+        answers = await asyncio.gather(*[gate.acall(INLINE, key=slow) for gate in (one, two) for _ in range(4)])
+        assert [answer.ending for answer in answers].count(Ending.OK) == 3
+        assert {answer.ending for answer in answers} == {Ending.OK, Ending.TOO_FAST}
+        assert said(await two.acall(OTHER)) == OK, "others have what all have"
+        servers.release()
+        assert said(await task) == OK
+
+    walk(work)
+
+
+def test_a_share_of_a_keys_own_limit_is_a_share_of_that(walk: Any, redis: Redis) -> None:
+    async def work(servers: Servers) -> None:
+        one, two = await servers.start(), await servers.start()
+        await until_seen(one, two)
+        _, few = servers.home.ring().create("admin", bounds=CallerBounds(concurrency=1))
+        with redis.hanging():
+            await gone_by_asking(one)
+            assert said(await one.acall(OTHER, key=few)) == UNREACHABLE, "one divided by two is none"
+            assert said(await one.acall(OTHER)) == OK
+
+    walk(work, 'concurrency_when_unreachable = "share"')
+
+
+async def gone_by_asking(gate: Gate) -> None:
+    await gate.acall(OTHER)
+    await gone(gate)
 
 
 def test_calls_of_one_moment_travel_together(walk: Any, redis: Redis) -> None:

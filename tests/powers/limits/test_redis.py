@@ -69,6 +69,36 @@ def test_processes_together_get_no_more_than_the_limit(redis: Redis) -> None:
     run(walk())
 
 
+def test_a_caller_with_limits_of_its_own_goes_by_them(redis: Redis) -> None:
+    async def own(one: RedisEngine, running: int, to_hold: int, slots: int, per_minute: int) -> Ruling:
+        _, rulings = await one.ask([LimitClaim("own", running, to_hold, 0, slots, per_minute)])
+        return rulings[0]
+
+    async def walk() -> None:
+        one, two = await joined(redis, per_minute=60), await joined(redis, per_minute=60)
+        assert (await own(one, 0, 5, 1, 60)).held == 1
+        assert (await own(two, 0, 5, 1, 60)).held == 0, "over both"
+        assert (await own(one, 0, 0, 1, 60)).held == 0
+        assert (await own(two, 0, 9, 9, 60)).held == 9, "also above that of all, if it is told so"
+        assert (await claim(one, 0, 9)).held == 3, "others have what all have"
+        assert (await claim(one, 3, to_pass=99, caller="fast")).in_time == 60
+        assert (await own(one, 0, 99, 99, 0)).in_time == 99, "no rate"
+
+    run(walk())
+
+
+@pytest.mark.parametrize("per_minute", [0, 60])
+def test_a_caller_with_a_rate_of_its_own_waits_by_it(redis: Redis, per_minute: int) -> None:
+    async def walk() -> None:
+        one, two = await joined(redis, per_minute=per_minute), await joined(redis, per_minute=per_minute)
+        for each, in_time in ((one, 2), (two, 0)):
+            _, rulings = await each.ask([LimitClaim("own", 0, 0, 2, None, 2)])
+            assert rulings[0].in_time == in_time
+        assert 1 < rulings[0].wait_s <= 30
+
+    run(walk())
+
+
 def test_the_slots_of_a_process_that_is_gone_come_back_when_its_lease_is_over(redis: Redis) -> None:
     async def walk() -> None:
         gone, left = await joined(redis, lease_s=SHORT_S), await joined(redis)

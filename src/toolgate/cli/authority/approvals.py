@@ -103,7 +103,7 @@ def _approver(settings: Settings) -> tuple[str, str]:
     key = os.environ.get("TOOLGATE_API_KEY")
     if key:
         caller = KeyRing(settings.paths.keys).authenticate(key.encode())
-        if caller.role not in ANSWERERS:
+        if caller.is_scoped or caller.role not in ANSWERERS:
             raise Refusal(Ending.INSUFFICIENT_ROLE, f"{caller.role} may not answer requests; use a key of role admin.")
         return caller.key_id, caller.label
     by = process_origin("command line")["by"]

@@ -23,6 +23,7 @@ from toolgate.policy.rules import check_start
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from toolgate.model.call import Caller
     from toolgate.settings import Settings
 
 LISTED: Final = "`toolgate tools list` shows all of them."
@@ -30,7 +31,7 @@ LISTED: Final = "`toolgate tools list` shows all of them."
 
 def list_tools(*, key: str | None, home: Path | None, json: bool) -> None:
     settings = settings_at(home)
-    rows = _rows(settings, _role(settings, key or read_secret("TOOLGATE_API_KEY", os.environ)))
+    rows = _rows(settings, _caller(settings, key or read_secret("TOOLGATE_API_KEY", os.environ)))
     if json:
         output.answer_json(rows)
         return
@@ -74,14 +75,14 @@ def _as_words(sample: dict[str, Any]) -> str:
     return f" --args {quote(strictjson.dumps(sample).decode())}" if sample else ""
 
 
-def _role(settings: Settings, key: str | None) -> str | None:
+def _caller(settings: Settings, key: str | None) -> Caller | None:
     if key is None:
         return None
 
-    return KeyRing(settings.paths.keys).authenticate(key.encode("utf-8", "surrogateescape")).role
+    return KeyRing(settings.paths.keys).authenticate(key.encode("utf-8", "surrogateescape"))
 
 
-def _rows(settings: Settings, role: str | None) -> list[dict[str, Any]]:
+def _rows(settings: Settings, caller: Caller | None) -> list[dict[str, Any]]:
     """The same manifest and the same start-up rules as the server's, without opening a log."""
     enabled, policy = enabled_packs(settings), load_policy(settings.paths.policy)
     if settings.upstreams:
@@ -95,7 +96,7 @@ def _rows(settings: Settings, role: str | None) -> list[dict[str, Any]]:
         (tool for pack in packs for tool in pack.tools if tool.kind == "tool"), key=lambda each: each.name
     ):
         row = policy.manifest.rows.get(tool.name)
-        if row is None or (role is not None and role not in row.roles):
+        if row is None or (caller is not None and not row.is_held_by(caller)):
             continue
         found.append(
             {

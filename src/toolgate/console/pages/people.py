@@ -38,6 +38,7 @@ def people(desk: Desk, *, made: Mapping[str, str] | None = None, fault: str = ""
             "created": int(key.created * 1000),
             "expires": None if key.expires is None else int(key.expires * 1000),
             "is_own": key.id == own,
+            "bounds": "" if key.bounds is None else key.bounds.told(),
         }
         for key in keys[:MOST]
     ]

@@ -58,7 +58,7 @@ def one_tool(desk: Desk, name: str) -> ConsolePage:
 
 def _is_seen(desk: Desk, grant: Grant) -> bool:
     """What a role does not hold is not told to it; completions and the like go by another row."""
-    return not grant.tool.row and (desk.session.sees_all or desk.session.caller.role in grant.roles)
+    return not grant.tool.row and (desk.session.sees_all or grant.is_held_by(desk.session.caller))
 
 
 def _refused(desk: Desk) -> dict[tuple[str, str], str]:

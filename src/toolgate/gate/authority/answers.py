@@ -69,7 +69,7 @@ async def serve_approvals(road: Road, arrival: Arrival, asked: Asked) -> Reply:
     assert caller is not None
     assert asked.besides is not None
     verb, message = asked.besides.desk
-    if caller.role not in (ANSWERERS if verb in ("approve", "refuse") else READERS):
+    if caller.is_scoped or caller.role not in (ANSWERERS if verb in ("approve", "refuse") else READERS):
         raise insufficient_role(caller, f"approvals/{verb}")
     admission.rate.take(caller, admission.clock.monotonic())
     admission.slots.take(caller)

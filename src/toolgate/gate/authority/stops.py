@@ -64,7 +64,7 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True):
             return False
         if self.upstream is not None and (tool.foreign is None or tool.foreign.upstream != self.upstream):
             return False
-        return self.tool is None or fnmatchcase(tool.row or tool.name, self.tool)
+        return self.tool is None or fnmatchcase(grant.row, self.tool)
 
     def is_over(self, now: float) -> bool:
         return self.until is not None and now >= from_rfc3339(self.until)

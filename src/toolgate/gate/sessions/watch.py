@@ -22,6 +22,7 @@ from toolgate.model.threads import in_thread
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant, Permits, Ticket
+    from toolgate.gate.keys import Authenticate
     from toolgate.gate.sessions.seals import SealedSession
     from toolgate.model.call import Caller
     from toolgate.model.tool import Context, Level
@@ -56,6 +57,8 @@ class WatchStream(Struct, eq=False):
     """A change (an address, or the name of a list) as the client reads it."""
     session: str = ""
     """Of the handshake era: whose stream it is."""
+    address: str | None = None
+    """Of the client that opened it."""
     level: Level | None = None
     """What the client has said about logging since it opened."""
     uris: dict[str, Watched] = field(default_factory=dict)
@@ -97,7 +100,7 @@ class Watch:
 
     def __init__(
         self,
-        authenticate: Callable[[bytes | None], Caller],
+        authenticate: Authenticate,
         context_for: Callable[[Grant, Ticket], Context],
         *,
         is_stopped: Callable[[Caller, Grant], bool] = lambda _caller, _grant: False,
@@ -183,13 +186,13 @@ class Watch:
                     await self._look(stream)
 
     def _is_still_held(self, stream: WatchStream) -> bool:
-        """A key that was revoked hears no more; one whose role has changed sees other lists."""
+        """A key that was revoked hears no more; one whose role or scopes have changed sees other lists."""
         try:
-            caller = self._authenticate(stream.credential)
+            caller = self._authenticate(stream.credential, stream.address)
         except Refusal:
             self.close(stream)
             return False
-        if caller.role != stream.caller.role:
+        if (caller.role, caller.bounds) != (stream.caller.role, stream.caller.bounds):
             stream.caller = caller
             for name in LISTS:
                 stream.tell(name)
@@ -205,7 +208,7 @@ class Watch:
     async def _stamp(self, stream: WatchStream, watched: Watched) -> str | None:
         """None: not to be told now, by whatever reason; the next look may do better."""
         grant, ticket = watched.ticket.grant, watched.ticket
-        if stream.caller.role not in grant.roles or (
+        if not grant.is_held_by(stream.caller) or (
             grant.tool.kind == "subscription" and grant.tool.offer.stamp is None
         ):
             return None

@@ -87,7 +87,14 @@ async def _opened(road: Road, arrival: Arrival, asked: Asked, besides: Besides) 
     if besides.wish == "stream" and session is None:
         return road.answer_plainly(arrival, asked)  # it never greeted, so there is nothing to tell it
     assert besides.told is not None
-    stream = WatchStream(caller, arrival.credential, besides.lists, besides.told, session.id if session else "")
+    stream = WatchStream(
+        caller,
+        arrival.credential,
+        besides.lists,
+        besides.told,
+        session.id if session else "",
+        address=arrival.origin.address,
+    )
     road.watch.open(stream)  # first: what the session subscribes to meanwhile is not missed
     try:
         for uri in (session.uris if session else besides.uris)[:MAX_SUBSCRIPTIONS]:

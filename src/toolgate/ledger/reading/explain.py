@@ -13,12 +13,12 @@ _RULES: Final[Mapping[Ending, tuple[str, str]]] = {
         "Send the key in X-MCP-API-Key or as a Bearer token.",
     ),
     Ending.INVALID_KEY: (
-        "step 1, authenticate: the key is unknown, revoked or expired",
-        "Make a new one: toolgate keys create.",
+        "step 1, authenticate: the key is unknown, revoked, expired or not for this address",
+        "Look at it: toolgate keys show; make a new one: toolgate keys create.",
     ),
     Ending.INSUFFICIENT_ROLE: (
-        "step 2, permit: the caller's role does not hold this tool or this argument",
-        "Use a key of a role that x-roles in the policy manifest names.",
+        "step 2, permit: the caller's role, or its key's scope, does not hold this tool or this argument",
+        "Use a key of a role that x-roles in the policy manifest names, without a scope that leaves the tool out.",
     ),
     Ending.UNKNOWN_TOOL: (
         "step 2, permit: no such tool in the manifest",

@@ -108,7 +108,7 @@ local function held_elsewhere(caller)
 end
 
 -- How many of `wanted` calls come no faster than they may (GCRA), and how long the next one has to wait.
-local function in_time(caller, wanted)
+local function in_time(caller, wanted, interval)
   if interval == 0 then return wanted, 0 end
   local key = PREFIX .. 'r:' .. caller
   local due = math.min(math.max(tonumber(redis.call('GET', key) or now), now), now + BURST)
@@ -121,13 +121,14 @@ local function in_time(caller, wanted)
 end
 
 local answer = {KNOWN, count, math.ceil(wait / 1000)}
-for i = FIRST, #ARGV, 4 do
+for i = FIRST, #ARGV, 6 do
   local caller, held = ARGV[i], tonumber(ARGV[i + 1])
   local to_hold, to_pass = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  local most, pace = tonumber(ARGV[i + 4]) or per_caller, tonumber(ARGV[i + 5]) or interval -- its own, where it has some
   local may, pause, taken, room = 0, 0, 0, 0
   if wait == 0 and to_hold + to_pass > 0 then
-    may, pause = in_time(caller, to_hold + to_pass)
-    local free = per_caller - held - held_elsewhere(caller)
+    may, pause = in_time(caller, to_hold + to_pass, pace)
+    local free = most - held - held_elsewhere(caller)
     taken = math.max(0, math.min(to_hold, may, free))
     if free > taken then room = 1 end
   end

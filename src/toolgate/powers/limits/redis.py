@@ -49,8 +49,7 @@ class RedisEngine:
         self._connect()
         self._script = _SCRIPT.read_bytes()
         self._digest = sha1(self._script, usedforsecurity=False).hexdigest()  # how Redis names a script
-        interval_us = MINUTE_US / per_minute if per_minute else 0
-        self._bounds = (round(lease_s * 1_000_000), per_caller, repr(float(interval_us)))
+        self._bounds = (round(lease_s * 1_000_000), per_caller, _interval_us(per_minute))
         self._name = urandom(8).hex()
         self._generation = 0
         self._connection: Any = None
@@ -69,6 +68,11 @@ class RedisEngine:
         words: list[Any] = []
         for claim in claims:
             words += (_hidden(claim.caller), claim.running, claim.to_hold, claim.to_pass)
+            # Nothing says: as every caller.
+            words += (
+                b"" if claim.per_caller is None else claim.per_caller,
+                b"" if claim.per_minute is None else _interval_us(claim.per_minute),
+            )
         standing, rulings = _read(await self._run("EVALSHA", self._digest, "ask", words))
         if standing.is_known and len(rulings) != len(claims):
             raise StoreUnavailable("the engine of the limits gives an answer that is none")
@@ -154,6 +158,10 @@ def _in_our_words(fault: Exception) -> str:
     if isinstance(fault, ResponseError):
         return f"the engine of the limits refuses the question ({kind if kind.isupper() else type(fault).__name__})"
     return "the engine of the limits cannot be reached"
+
+
+def _interval_us(per_minute: int) -> str:
+    return repr(float(MINUTE_US / per_minute if per_minute else 0))
 
 
 @lru_cache(maxsize=4096)

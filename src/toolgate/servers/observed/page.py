@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from toolgate.errors import StartRefused
 from toolgate.faces.reply import Headers, Reply
-from toolgate.model.call import Role, Wire
+from toolgate.model.call import Wire
 from toolgate.model.threads import in_thread
 from toolgate.servers.connection import WaitLimits
 from toolgate.servers.door import DoorLimits
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from toolgate.telemetry.families import Numbers
 
 PATH: Final = b"/metrics"
-READERS: Final[frozenset[Role]] = frozenset({"admin"})
 """Roles that may read the numbers: they tell what every caller does."""
 WIRE: Final = Wire(face="metrics", transport="http", route="/metrics")
 """Where the log says a refused reader came in."""
