@@ -251,7 +251,7 @@ def main() -> int:
     else:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / report.GROWTH.name).write_text(encoded)
-        for name, picture in report.pictures({}, results).items():
+        for name, picture in report.pictures({}, results, {}).items():
             (folder / name).write_text(picture)
     print(report.growth_table(results))
     return 0

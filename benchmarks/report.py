@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, peers, plots, tool_tables, upstream_tables
+from benchmarks import machine, peers, plots, scale_tables, tool_tables, upstream_tables
 from benchmarks.goals import Results, goals
 from benchmarks.stats import ratios, spread
 from benchmarks.tables import goal_table, markdown, rates, shown
@@ -24,6 +24,7 @@ GROWTH = RESULTS / "growth.json"
 UPSTREAMS = RESULTS / "upstreams.json"
 PAPERS = RESULTS / "papers.json"
 TOOLS = RESULTS / "tools.json"
+SCALE = RESULTS / "scale.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = ROOT / "docs" / "benchmarks"
 
@@ -42,17 +43,18 @@ def write() -> None:
     """Side effects: replaces the page and its pictures."""
     comparison, growth = read(COMPARISON), read(GROWTH)
     PICTURES.mkdir(exist_ok=True)
-    for name, picture in pictures(comparison, growth).items():
+    scale = read(SCALE)
+    for name, picture in pictures(comparison, growth, scale).items():
         (PICTURES / name).write_text(picture)
-    PAGE.write_text(page(comparison, growth, read(UPSTREAMS), read(PAPERS), read(TOOLS)))
+    PAGE.write_text(page(comparison, growth, read(UPSTREAMS), read(PAPERS), read(TOOLS), scale))
 
 
 def read(path: Path) -> Results:
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
-def pictures(comparison: Results, growth: Results) -> dict[str, str]:
-    found = {}
+def pictures(comparison: Results, growth: Results, scale: Results) -> dict[str, str]:
+    found = scale_tables.pictures(scale)
     bare = {name: rows for name, rows in comparison.get("http", {}).items() if "," not in name}
     if bare:
         rates = {name: spread(rows["64"]["rate"]) for name, rows in bare.items()}
@@ -70,7 +72,9 @@ def pictures(comparison: Results, growth: Results) -> dict[str, str]:
     return found
 
 
-def page(comparison: Results, growth: Results, upstreams: Results, papers: Results, tools: Results) -> str:
+def page(
+    comparison: Results, growth: Results, upstreams: Results, papers: Results, tools: Results, scale: Results
+) -> str:
     """The whole document."""
     if not comparison:
         return "# Benchmarks\n\nNo results yet: `make bench`.\n"
@@ -84,6 +88,7 @@ def page(comparison: Results, growth: Results, upstreams: Results, papers: Resul
         SINCE,
         *relayed,
         *_growth(growth),
+        *([scale_tables.section(scale)] if scale else []),
         *_papers(papers),
         REPEAT,
     ]
@@ -168,6 +173,8 @@ REPEAT = """
     TOOLGATE_PAPERS=DIR python -m scripts.page_bench.run --papers --write      # Lighthouse and axe on them
     python -m benchmarks.compare --against COMMIT [--quick]      # before and after a change
     python -m benchmarks.mixed [--commit COMMIT]                 # memory under good and hostile callers at once
+    python -m benchmarks.soak [--calls N]                        # what is left behind after 2N answers beside N
+    python -m benchmarks.scale [--quick] [--write]               # several processes: three minutes
 
 `--against` takes a tag, a branch, a hash or `HEAD~5` and no other peer: it exports that commit into .cache/bench, builds it
 and this tree alike, each with what its own lock names, and measures both in turns: calls/s, CPU a call, p99/p50, start and

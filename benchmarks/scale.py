@@ -1,6 +1,6 @@
 """What it costs to be several, and how a server behaves when more is asked than it can do.
 
-    python -m benchmarks.scale [--quick] [--only PART] [--rounds N] [--seconds S] [--connections N]
+    python -m benchmarks.scale [--quick] [--only PART] [--rounds N] [--seconds S] [--connections N] [--write]
 
 workers    CPU a call of a server of two processes, supervisor included, beside one of one and beside two apart. Goal: 1.1 times.
 callers    what a slot costs as callers get more, counted in one process and in memory that several share. Goal: flat to 100 000.
@@ -24,16 +24,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks import ours
+from benchmarks import ours, report, scale_tables
 from benchmarks.machine import cpu_seconds, memory_mib
+from benchmarks.scale_tables import APART, IN_MEMORY, IN_PROCESS, IN_REDIS, IN_TABLE, ONE, TWO
 from benchmarks.servers import Running, finish
-from benchmarks.stats import quantile, ratios, spread
+from benchmarks.stats import quantile
+from benchmarks.tables import goal_table
 from toolgate.gate.admit import Slots
 from toolgate.gate.counted import CountTable, TableSlots, make_table
 from toolgate.model.call import Caller
@@ -41,31 +43,48 @@ from toolgate.model.call import Caller
 if TYPE_CHECKING:
     from tests.powers.limits.server import Redis
 
-GOAL = 1.25
-WORKERS_GOAL = 1.1
-REFUSED_GOAL_MS, BACK_GOAL_MS = 250, 1000
 LEASE_S = 1
+COUNTS = (100, 1_000, 10_000, 100_000)
+Found = dict[str, list[float]]
+"""A number of each round, by what was measured."""
 CALL = b'{"tool":"bench_echo","args":{"text":"x","count":1,"flag":true}}'
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a look, in half a minute: two short rounds")
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--write", action="store_true", help="keep the numbers, and make docs/benchmarks.md of them")
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.seconds = 2, 0.5
-    parts = [given.only] if given.only else list(PARTS)
-    return max([PARTS[part](given) for part in parts])
+    missed = False
+    for part in [given.only] if given.only else PARTS:
+        load = os.getloadavg()[1]
+        found = {part: PARTS[part](given)}
+        judged = [goal for goal in scale_tables.goals(found) if goal.reached is not None]
+        print(goal_table(judged), flush=True)
+        missed |= any(goal.verdict() == "missed" for goal in judged)
+        if given.write:
+            keep(found, {part: load}, given.rounds)
+    return missed
 
 
-def workers(given: argparse.Namespace) -> int:
-    """Prints it; 1 if the goal is missed. Two servers that share nothing, on the same core, tell what two processes cost by
-    themselves: each finds the core's caches full of the other's."""
-    found: dict[str, list[float]] = {"one worker": [], "two workers": [], "two servers apart": []}
+def keep(found: dict[str, Any], loads: dict[str, float], rounds: int) -> None:
+    """Side effects: adds to the results, and makes the page of them."""
+    before = report.read(report.SCALE)
+    about = {**report.about_this_run(()), "rounds": rounds, "loads": {**before.get("loads", {}), **loads}}
+    report.SCALE.write_text(json.dumps({**before, **about, **found}, indent=1) + "\n")
+    report.write()
+
+
+def workers(given: argparse.Namespace) -> Found:
+    """CPU µs a call. Two servers that share nothing, on the same core, tell what two processes cost by themselves: each finds the
+    core's caches full of the other's."""
+    found: Found = {ONE: [], TWO: [], APART: []}
     with tempfile.TemporaryDirectory(prefix="tg-scale-") as folder, ExitStack() as stack:
         started = []
         for number, processes in enumerate((1, 2, 1, 1)):
@@ -75,13 +94,7 @@ def workers(given: argparse.Namespace) -> int:
         for _ in range(given.rounds):
             for rounds, servers in zip(found.values(), (started[:1], started[1:2], started[2:]), strict=True):
                 rounds.append(_cpu_us(servers, given))
-    print(f"CPU a call at {given.connections} connections, all processes, warm-up included, {given.rounds} rounds:")
-    for name, rounds in found.items():
-        print(f"  {name:<17} {spread(rounds).median:.0f} µs, {ratios(rounds, found['one worker']).median:.2f} times")
-    ratio = ratios(found["two workers"], found["one worker"]).median
-    beside = ratios(found["two workers"], found["two servers apart"]).median
-    print(f"  goal {WORKERS_GOAL} times one worker; beside two servers apart {beside:.2f}")
-    return ratio > WORKERS_GOAL
+    return found
 
 
 def _cpu_us(servers: Sequence[Running], given: argparse.Namespace) -> float:
@@ -99,42 +112,40 @@ def _cpu_s(pid: int) -> float:
     return cpu_seconds(pid) + sum(cpu_seconds(int(child)) for child in children)
 
 
-def callers(given: argparse.Namespace) -> int:
-    """Prints it; 1 if a slot costs more than half as much again with 100 000 callers as with 100."""
+def callers(given: argparse.Namespace) -> dict[str, Found]:
+    """CPU µs of a slot that is taken and given back, by how many callers there are."""
     file = make_table(2)
     table = CountTable(os.dup(file), 2, 0)
     kinds = {
-        "in memory": Slots(per_caller=10, total=1000),
-        "in shared memory": TableSlots(table, per_caller=10, total=1000),
+        IN_PROCESS: Slots(per_caller=10, total=1000),
+        IN_TABLE: TableSlots(table, per_caller=10, total=1000),
     }
-    missed = 0
-    for name, slots in kinds.items():
-        costs = []
-        for count in (100, 10_000, 100_000):
-            known = [Caller(f"{number:012x}", "builder") for number in range(count)]
-            for caller in known:
-                slots.take(caller)
-                slots.give_back(caller)
-            turns = 20_000 if given.quick else 200_000
-            began = time.perf_counter()
-            for number in range(turns):
-                caller = known[number * 7919 % count]
-                slots.take(caller)
-                slots.give_back(caller)
-            costs.append((time.perf_counter() - began) / turns * 1e6)
-        print(
-            f"a slot taken and given back, {name}: "
-            + ", ".join(f"{cost:.1f} µs" for cost in costs)
-            + " (100, 10 000, 100 000 callers)"
-        )
-        missed |= costs[-1] > 1.5 * costs[0] + 0.5
+    found: dict[str, Found] = {kind: {str(count): [] for count in COUNTS} for kind in kinds}
+    known = [Caller(f"{number:012x}", "builder") for number in range(max(COUNTS))]
+    for _ in range(given.rounds):
+        for kind, slots in kinds.items():
+            for count in COUNTS:
+                found[kind][str(count)].append(_slot_us(slots, known[:count], 5_000 if given.quick else 50_000))
     table.close()
     os.close(file)
-    return missed
+    return found
 
 
-def overload(given: argparse.Namespace) -> int:
-    """Prints it; 1 if a goal is missed. Peak: as many connections as the key may run; then ten times as many."""
+def _slot_us(slots: Slots, known: Sequence[Caller], turns: int) -> float:
+    """Each caller has come before."""
+    for caller in known:
+        slots.take(caller)
+        slots.give_back(caller)
+    began = time.process_time()
+    for number in range(turns):
+        caller = known[number * 7919 % len(known)]
+        slots.take(caller)
+        slots.give_back(caller)
+    return (time.process_time() - began) / turns * 1e6
+
+
+def overload(given: argparse.Namespace) -> Found:
+    """Peak: as many connections as the key may run; then ten times as many."""
     site = Path(__file__).parents[1] / "tests" / "site_packages"
     with tempfile.TemporaryDirectory(prefix="tg-scale-") as folder:
         from tests.homes import make_home
@@ -145,24 +156,23 @@ def overload(given: argparse.Namespace) -> int:
             home.command("serve", "--port", "0", "--json", "--workers", "2"), env=environment, stdout=subprocess.PIPE
         )
         assert process.stdout is not None
+        found: Found = {"peak": [], "crowd": [], "refusal_p99_ms": [], "mib": []}
         try:
             port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
-            seconds = 2 if given.quick else 20
-            (peak, _), (crowd, refusals) = [
-                flood(port, home.keys["builder"], connections, seconds) for connections in (10, 100)
-            ]
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            memory = sum(memory_mib(int(child)) for child in children)
+            for _ in range(2 if given.quick else 5):
+                (peak, _), (crowd, refusals) = [
+                    flood(port, home.keys["builder"], connections, 1 if given.quick else 4) for connections in (10, 100)
+                ]
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+                memory = sum(memory_mib(int(child)) for child in children)
+                p99 = quantile(sorted(refusals), 0.99) if refusals else 0.0
+                for rounds, value in zip(found.values(), (peak, crowd, p99, memory), strict=True):
+                    rounds.append(value)
         finally:
             process.terminate()
             process.wait(30)
             process.stdout.close()
-    p99 = quantile(sorted(refusals), 0.99) if refusals else 0.0
-    print(
-        f"a tool of 20 ms, 10 at once: {peak:.0f} a second; asked ten times as much: {crowd:.0f} a second ({crowd / peak:.0%})"
-    )
-    print(f"  {len(refusals)} refusals, p99 {p99:.0f} ms; {memory:.0f} MiB in {len(children)} workers")
-    return crowd < 0.8 * peak or p99 > 50 or memory > 512
+    return found
 
 
 def flood(port: int, key: str, connections: int, seconds: float) -> tuple[float, list[float]]:
@@ -194,31 +204,20 @@ def flood(port: int, key: str, connections: int, seconds: float) -> tuple[float,
     return done[0] / seconds, refusals
 
 
-def shared(given: argparse.Namespace) -> int:
+def shared(given: argparse.Namespace) -> Found:
+    """CPU µs a call in memory and with Redis; then the milliseconds of each refusal while it is stopped, and of each way back."""
     from tests.powers.limits.server import Redis
 
     redis = Redis()
     try:
         redis.grow_old()
         with tempfile.TemporaryDirectory(prefix="tg-scale-") as folder:
-            ratio = cost(Path(folder), redis, given)
+            memory, together = measured(Path(folder), redis, given)
             refused, back = outages(Path(folder), redis, given.rounds)
     finally:
         redis.close()
-    return ratio > GOAL or refused > REFUSED_GOAL_MS or back > BACK_GOAL_MS
-
-
-def cost(folder: Path, redis: Redis, given: argparse.Namespace) -> float:
-    """Prints it; the ratio."""
-    memory, shared = measured(folder, redis, given)
-    alone, together = [[each["cpu_us"] for each in rounds] for rounds in (memory, shared)]
-    print(f"CPU a call at {given.connections} connections, median of {given.rounds} rounds:")
-    for name, rounds in (("in memory", alone), ("shared", together)):
-        found = spread(rounds)
-        print(f"  {name:<9} {found.median:.0f} µs ({found.low:.0f} to {found.high:.0f})")
-    ratio = ratios(together, alone)
-    print(f"  ratio     {ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}), goal {GOAL}")
-    return ratio.median
+    cpu = {name: [each["cpu_us"] for each in rounds] for name, rounds in ((IN_MEMORY, memory), (IN_REDIS, together))}
+    return {**cpu, "refused_ms": refused, "back_ms": back}
 
 
 def measured(folder: Path, redis: Redis, given: argparse.Namespace) -> tuple[list[dict[str, float]], ...]:
@@ -232,8 +231,8 @@ def measured(folder: Path, redis: Redis, given: argparse.Namespace) -> tuple[lis
     return found
 
 
-def outages(folder: Path, redis: Redis, rounds: int) -> tuple[float, float]:
-    """Prints them; the longest refusal and the longest way back, in milliseconds."""
+def outages(folder: Path, redis: Redis, rounds: int) -> tuple[list[float], list[float]]:
+    """Of each outage the longest refusal, and the way back, in milliseconds."""
     made = ours.make(folder / "outages", settings=f'[limits]\nurl = "{redis.url}"\nlease_seconds = {LEASE_S}')
     refusals: list[float] = []
     returns: list[float] = []
@@ -241,26 +240,18 @@ def outages(folder: Path, redis: Redis, rounds: int) -> tuple[float, float]:
         while call(server) != 200:
             time.sleep(0.01)
         for _ in range(rounds):
+            longest = 0.0
             with redis.hanging():
                 began = time.perf_counter()
                 while time.perf_counter() - began < 1.5 * LEASE_S:
-                    refusals.append(timed(server, 503))
+                    longest = max(longest, timed(server, 503))
                     time.sleep(0.05)
+            refusals.append(longest)
             began = time.perf_counter()
             while call(server) != 200:
                 time.sleep(0.005)
             returns.append((time.perf_counter() - began) * 1e3)
-    print(f"Redis stopped for {1.5 * LEASE_S} s, {rounds} times, lease {LEASE_S} s:")
-    tell("refusal", refusals, REFUSED_GOAL_MS)
-    tell("back", returns, BACK_GOAL_MS)
-    return max(refusals), max(returns)
-
-
-def tell(what: str, found: Sequence[float], goal: int) -> None:
-    ordered = sorted(found)
-    print(
-        f"  {what:<9} p50 {quantile(ordered, 0.5):.0f} ms, longest of {len(ordered)} {ordered[-1]:.0f} ms, goal {goal}"
-    )
+    return refusals, returns
 
 
 def timed(server: Running, wanted: int) -> float:
@@ -281,7 +272,12 @@ def call(server: Running) -> int:
     return status
 
 
-PARTS = {"workers": workers, "callers": callers, "overload": overload, "shared": shared}
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "workers": workers,
+    "callers": callers,
+    "overload": overload,
+    "shared": shared,
+}
 
 
 if __name__ == "__main__":
