@@ -58,6 +58,7 @@ CONDITION_TESTS = "tests/kit/conditions/test_rules.py"
 RULES = "tests/gate/authority/test_rules.py"
 APPROVALS = "tests/gate/authority/test_approvals.py"
 APPROVALS_OVER_HTTP = "tests/faces/test_approvals.py"
+WEBHOOK = "tests/powers/approvals/test_webhook.py"
 TABLES = "src/toolgate/powers/approvals/tables.py"
 TABLE_TESTS = "tests/powers/approvals/test_tables.py"
 REFUSAL = f"{ROAD_TESTS}::test_a_refusal_comes_before_the_handler"
@@ -418,6 +419,20 @@ MUTATIONS = (
         "admission.rate.take(caller, admission.clock.monotonic())",
         "pass",
         f"{APPROVALS_OVER_HTTP}::test_answers_count_for_the_limits_of_their_key",
+    ),
+    Mutation(
+        "approvals: a webhook may be at a private address",
+        "src/toolgate/powers/approvals/webhook.py",
+        "Hosts(private=pair) if wanted.webhook_private else Hosts(named=pair)",
+        "Hosts(private=pair)",
+        f"{WEBHOOK}::test_a_private_address_is_refused_unless_it_is_allowed",
+    ),
+    Mutation(
+        "approvals: a webhook is signed without its moment",
+        "src/toolgate/powers/approvals/webhook.py",
+        'f"{approval}.{moment}.".encode() + body',
+        "body",
+        f"{WEBHOOK}::test_a_request_is_told_once_signed_and_without_secrets",
     ),
     Mutation(
         "2 permit: argument roles",

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from toolgate.model.powers import Egress, Store, Stores
     from toolgate.model.tool import Hosts, Pack, ServiceRun
     from toolgate.powers.approvals.tables import ApprovalTables
+    from toolgate.powers.approvals.webhook import ApprovalWebhook
     from toolgate.powers.keys import KeyDirectory, PackKeys
     from toolgate.powers.mcp.upstream import UpstreamEvent
     from toolgate.registry import SchemaRegistry
@@ -122,7 +123,15 @@ def _approvals(settings: Settings, powers: Powers, clock: Clock, ledger: LocalLe
     key = Lazy(partial(derived_key, settings.paths.secrets / KEY_FILE, b"approvals"))
     record = partial(_record_act, ledger, is_ok=True)
     recorded = partial(_acting, ledger)
-    return Approvals(cast("ApprovalStore", powers.approvals), key.made, clock, partial(token_hex, 8), record, recorded)
+    return Approvals(
+        cast("ApprovalStore", powers.approvals),
+        key.made,
+        clock,
+        partial(token_hex, 8),
+        record,
+        recorded,
+        tell=None if powers.webhook is None else powers.webhook.tell,
+    )
 
 
 def _acting(ledger: LocalLedger, caller: Caller, origin: Origin) -> Recorded:
@@ -375,6 +384,7 @@ class Powers:
         self._compute = Lazy(lambda: ComputePool(max(2, COMPUTE_WORKERS // processes)))
         self._stores = Lazy(lambda: open_stores(settings, enabled))
         self.approvals = Lazy(lambda: open_approvals(settings))
+        self.webhook = _open_webhook(settings, clock) if settings.approvals.webhook else None
         self._key_uses = enabled.key_uses(KEY_FILE)
         self._keys = Lazy(self._open_keys)
         self._jobs = Lazy(self._open_jobs)
@@ -522,6 +532,8 @@ class Powers:
         )
 
     async def close(self) -> None:
+        if self.webhook is not None:
+            await self.webhook.close()
         if self._jobs.is_made:
             await self._jobs.made().close()
         for lazy in (self._compute, self._stores, self.approvals):
@@ -556,6 +568,12 @@ class Powers:
 
         paths, egress = self._settings.paths, self._settings.egress
         return PackEgress(hosts, proxy=proxy_of(egress, SecretSources(paths.secrets, os.environ)))
+
+
+def _open_webhook(settings: Settings, clock: Clock) -> ApprovalWebhook | None:
+    from toolgate.powers.approvals.webhook import open_webhook  # noqa: PLC0415 (TLS and names, for homes with one)
+
+    return open_webhook(settings, SecretSources(settings.paths.secrets, os.environ), clock)
 
 
 def _nobody_listens(what: str) -> None:

@@ -383,6 +383,22 @@ class IdempotencySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalSettings:
+    """Calls that a person must approve."""
+
+    webhook: str = _is("text", "", "the service that is told of each new request, by a signed POST", "https URL")
+    webhook_secret: str = _is(
+        "text",
+        "",
+        "where the secret that signs it is kept: env:NAME, or file:NAME for a file in paths.secrets",
+        "reference",
+    )
+    webhook_private: bool = _is(
+        "switch", default=False, what="the service may have a private address, or be without TLS"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """The audit log."""
 
@@ -511,6 +527,7 @@ class Settings:
     stores: StoreSettings
     ledger: LedgerSettings
     idempotency: IdempotencySettings
+    approvals: ApprovalSettings
     egress: EgressSettings
     metrics: MetricsSettings
     traces: TraceSettings
@@ -581,6 +598,7 @@ TABLES: Final[Mapping[str, type]] = {
     "stores": StoreSettings,
     "ledger": LedgerSettings,
     "idempotency": IdempotencySettings,
+    "approvals": ApprovalSettings,
     "egress": EgressSettings,
     "metrics": MetricsSettings,
     "traces": TraceSettings,

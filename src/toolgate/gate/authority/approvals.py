@@ -42,6 +42,8 @@ class Approvals(Struct, frozen=True):
     """Of an act of the server itself."""
     recorded: Callable[[Caller, Origin], Recorded]
     """Of what a caller does about requests."""
+    tell: Callable[[ApprovalRequest], None] | None = None
+    """Somebody hears of each new request. Never waits, never raises."""
 
     async def require(self, ticket: Ticket, rule: CallRule) -> None:
         """Returns if a grant was spent for this call; the record of the call names it. Raises: Refusal."""
@@ -60,6 +62,8 @@ class Approvals(Struct, frozen=True):
             return
         if claim.state == "new":
             self.record("approvals.request", _recorded(request))
+            if self.tell is not None:
+                self.tell(request)
         raise _refusal(claim, request)
 
     def _request(self, ticket: Ticket, rule: CallRule) -> ApprovalRequest:
