@@ -10,17 +10,16 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from toolgate.approving import make_approvals, open_approvals, open_webhook
 from toolgate.enabled import Enabled, store_places
 from toolgate.errors import LedgerUnavailable
 from toolgate.faces import Parts, make_faces
 from toolgate.gate.admit import Admission, Grant, Permits, Rate, Slots, Ticket, rate_limits, slot_limits
-from toolgate.gate.authority.approvals import Approvals
 from toolgate.gate.authority.stops import STOPS_FILE, Stops
 from toolgate.gate.counted import TableRate, TableSlots
 from toolgate.gate.keys import KeyRing
@@ -53,15 +52,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolgate.faces.face import Face
-    from toolgate.gate.authority.answers import Recorded
-    from toolgate.kit.conditions.approval import ApprovalStore
-    from toolgate.model.call import Caller, Environment, Origin
+    from toolgate.model.call import Environment
     from toolgate.model.clock import Clock
     from toolgate.model.limits import LimitsEngine
     from toolgate.model.powers import Egress, Store, Stores
     from toolgate.model.tool import Hosts, Pack, ServiceRun
-    from toolgate.powers.approvals.tables import ApprovalTables
-    from toolgate.powers.approvals.webhook import ApprovalWebhook
     from toolgate.powers.keys import KeyDirectory, PackKeys
     from toolgate.powers.mcp.upstream import UpstreamEvent
     from toolgate.registry import SchemaRegistry
@@ -111,41 +106,12 @@ def build(settings: Settings, *, clock: Clock | None = None, share: Share | None
         watch=watch,
         addresses=rules.addresses,
         idempotency=open_idempotency(settings, clock, ledger),
-        approvals=_approvals(settings, powers, clock, ledger),
+        approvals=make_approvals(settings, powers.approvals, powers.webhook, clock, ledger, _server_acts(ledger)),
     )
     app = App(road, keys, ledger, powers, rules, share)
     app.hear_upstreams()
     observers.join(app)
     return app
-
-
-def _approvals(settings: Settings, powers: Powers, clock: Clock, ledger: LocalLedger) -> Approvals:
-    key = Lazy(partial(derived_key, settings.paths.secrets / KEY_FILE, b"approvals"))
-    record = partial(_record_act, ledger, is_ok=True)
-    recorded = partial(_acting, ledger)
-    return Approvals(
-        cast("ApprovalStore", powers.approvals),
-        key.made,
-        clock,
-        partial(token_hex, 8),
-        record,
-        recorded,
-        tell=None if powers.webhook is None else powers.webhook.tell,
-    )
-
-
-def _acting(ledger: LocalLedger, caller: Caller, origin: Origin) -> Recorded:
-    from toolgate.console.acts import Acts  # noqa: PLC0415 (for servers whose approvals are answered over HTTP)
-
-    return Acts(ledger, caller, origin.address or "", way="http").recorded
-
-
-def open_approvals(settings: Settings) -> ApprovalTables:
-    """Raises: StartRefused. Nothing is opened yet."""
-    from toolgate.powers.approvals.tables import STORE, ApprovalTables  # noqa: PLC0415 (SQL, for homes with approvals)
-
-    place = settings.stores.urls.get(STORE) or settings.paths.state / "stores" / f"{STORE}.sqlite3"
-    return ApprovalTables(place)
 
 
 def _admission(
@@ -205,6 +171,10 @@ def _record_event(ledger: LocalLedger, name: str, event: UpstreamEvent) -> None:
     level = logging.INFO if event.kind == "up" else logging.WARNING
     _upstreams_log.log(level, "upstream %s: %s", name, event.details.get("reason") or event.kind, extra=facts)
     _record_act(ledger, f"upstream.{event.kind}", {"upstream": name, **event.details}, is_ok=event.kind == "up")
+
+
+def _server_acts(ledger: LocalLedger) -> Callable[[str, Mapping[str, Any]], None]:
+    return partial(_record_act, ledger, is_ok=True)
 
 
 def _record_act(ledger: LocalLedger, act: str, about: Mapping[str, Any], *, is_ok: bool) -> None:
@@ -384,7 +354,7 @@ class Powers:
         self._compute = Lazy(lambda: ComputePool(max(2, COMPUTE_WORKERS // processes)))
         self._stores = Lazy(lambda: open_stores(settings, enabled))
         self.approvals = Lazy(lambda: open_approvals(settings))
-        self.webhook = _open_webhook(settings, clock) if settings.approvals.webhook else None
+        self.webhook = open_webhook(settings, clock) if settings.approvals.webhook else None
         self._key_uses = enabled.key_uses(KEY_FILE)
         self._keys = Lazy(self._open_keys)
         self._jobs = Lazy(self._open_jobs)
@@ -568,12 +538,6 @@ class Powers:
 
         paths, egress = self._settings.paths, self._settings.egress
         return PackEgress(hosts, proxy=proxy_of(egress, SecretSources(paths.secrets, os.environ)))
-
-
-def _open_webhook(settings: Settings, clock: Clock) -> ApprovalWebhook | None:
-    from toolgate.powers.approvals.webhook import open_webhook  # noqa: PLC0415 (TLS and names, for homes with one)
-
-    return open_webhook(settings, SecretSources(settings.paths.secrets, os.environ), clock)
 
 
 def _nobody_listens(what: str) -> None:

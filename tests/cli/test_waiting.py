@@ -18,7 +18,7 @@ import pytest
 from tests.cli.support import Commands
 from tests.homes import PATIENCE_S, Home, environment, make_home
 from tests.waiting import until
-from toolgate.app import open_approvals
+from toolgate.approving import open_approvals
 from toolgate.config import load_settings
 from toolgate.gate.authority import approvals
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant
     from toolgate.gate.keys import KeyRing
+    from toolgate.ledger.acts import ActLog
     from toolgate.model.clock import Clock
     from toolgate.model.powers import Compute
     from toolgate.model.tool import Panel, PanelContext
-
-
-class ActLog(Protocol):
-    def append_act(self, stage: Literal["intent", "outcome"], facts: Mapping[str, Any]) -> None:
-        """Raises: LedgerUnavailable."""
-        ...
 
 
 class UpstreamState(Protocol):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.console.acts import Acts
 from toolgate.console.feed import Feed
 from toolgate.console.index.building import Behind, CatchUp, behind, catch_up
 from toolgate.console.index.filters import read_filter
@@ -38,6 +37,7 @@ from toolgate.console.web import (
 )
 from toolgate.errors import LedgerUnavailable, ToolError, ToolgateError, WorkFailed
 from toolgate.faces.reply import Reply
+from toolgate.ledger.acts import Acts
 from toolgate.model.threads import Threads
 
 if TYPE_CHECKING:

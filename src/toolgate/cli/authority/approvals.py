@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from toolgate.app import open_approvals
+from toolgate.approving import open_approvals
 from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
 from toolgate.cli.options import Home, Json, home_at

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.console.acts import Acts
 from toolgate.console.pages.shared import ConsolePage
 from toolgate.gate.keys import check_label
+from toolgate.ledger.acts import Acts
 from toolgate.model.clock import rfc3339
 
 if TYPE_CHECKING:

@@ -1,18 +1,24 @@
-"""What an admin does on a page leaves records, as on the command line: an intent before anything changes, then how it ended."""
+"""What somebody does to a running server, on a page or over HTTP, leaves records, as on the command line: an intent before
+anything changes, then how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolgate.errors import LedgerUnavailable
 from toolgate.model.clock import RandomIds
 from toolgate.ownership import process_origin
 
 if TYPE_CHECKING:
-    from toolgate.console.ports import ActLog
     from toolgate.model.call import Caller
+
+
+class ActLog(Protocol):
+    def append_act(self, stage: Literal["intent", "outcome"], facts: Mapping[str, Any]) -> None:
+        """Raises: LedgerUnavailable."""
+        ...
 
 
 class Acts:
