@@ -16,9 +16,20 @@ ACTS = {
     "keys/{key}/revoke": {},
     "upstreams/x/approve": {"digest": "0"},
     "upstreams/x/refuse": {"digest": "0"},
+    "approvals/0123456789abcdef/approve": {"reason": "planted"},
+    "approvals/0123456789abcdef/refuse": {},
 }
 """Every address that takes a form of someone who is signed in."""
-PAGES = ("", "calls", "calls?tool=%3Cb%3E&since=nonsense", "tools", "tools/dummy_experimental", "keys", "nothing")
+PAGES = (
+    "",
+    "calls",
+    "calls?tool=%3Cb%3E&since=nonsense",
+    "tools",
+    "tools/dummy_experimental",
+    "approvals",
+    "keys",
+    "nothing",
+)
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,17 @@ PAGES = [
     "calls/{call}",
     "tools",
     "tools/dummy_experimental",
+    "approvals",
+    "approvals/{approval}",
     "keys",
     "nothing",
 ]
+ASKED = {
+    "checkType": "validate",
+    "operation": "<b>all</b>",
+    "resources": [f"a_rather_long_name_of_a_resource_{n}" for n in range(20)],
+}
+"""Arguments of a call that waits for a person."""
 PANELS = ["panels/governance/reviews", "panels/consensus/rounds", "panels/lra/papers"]
 
 
@@ -41,8 +49,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Ser
         tmp_path_factory.mktemp("console") / "home",
         packs=("governance", "library", "consensus", "lra"),
         settings=CONSOLE,
+        rows={"check_consent_requirements": {"x-rules": [{"name": "ask-a-person", "require-approval": "true"}]}},
     )
     with home.serving() as server:
+        assert call(server.port, home.keys["builder"], "check_consent_requirements", ASKED) == 202
         for role in ("builder", "committer", "admin"):
             assert call(server.port, home.keys[role], "dummy_experimental") == 200
         call(server.port, home.keys["builder"], "<script>alert(1)</script>")
@@ -86,6 +96,10 @@ def newest_call(home: Home) -> str:
     return str([each for each in home.calls() if each.get("clamps")][-1]["requestId"])
 
 
+def waiting(home: Home) -> str:
+    return str(next(each["about"]["approval"] for each in home.records() if each.get("act") == "approvals.request"))
+
+
 def assert_quiet(found: Tab, server: Server) -> None:
     """A page that is not there is answered 404, and a browser says so: nothing else may be said."""
     ended = "(net::ERR_ABORTED)"  # by the browser itself, when it goes on to the next page before all of one is there
@@ -104,7 +118,7 @@ def test_every_page_has_no_violation_no_message_and_fits(
         for number, path in enumerate([*PAGES, *PANELS]):
             if number == 1:
                 sign_in(page, server, home.keys["admin"])
-            page.goto(address(server) + path.format(call=newest_call(home)))
+            page.goto(address(server) + path.format(call=newest_call(home), approval=waiting(home)))
             assert page.evaluate("document.documentElement.scrollWidth") <= VIEWS[view]["viewport"]["width"], path  # type: ignore[index]
             page.screenshot(path=ARTIFACTS / f"{number:02d}-{view}.png", full_page=True)
             page.add_script_tag(content=axe_source())
@@ -121,7 +135,7 @@ def test_every_page_reads_without_script(scriptless: Browser, served: tuple[Home
         page.fill("#key", home.keys["auditor"])
         page.click("button.primary")
         for path in [*PAGES[1:], *PANELS]:
-            page.goto(address(server) + path.format(call=newest_call(home)))
+            page.goto(address(server) + path.format(call=newest_call(home), approval=waiting(home)))
             assert page.locator("h1").count() == 1
             assert page.locator("#live:visible, #verify:visible").count() == 0, "what needs script is not offered"
         page.goto(address(server) + "calls")

@@ -11,6 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant
     from toolgate.gate.keys import KeyRing
+    from toolgate.kit.conditions.approval import ApprovalStore
     from toolgate.ledger.acts import ActLog
     from toolgate.model.clock import Clock
     from toolgate.model.powers import Compute
@@ -63,6 +64,7 @@ class Ports(Struct, frozen=True):
     running: Callable[[], Mapping[str, int]]
     """Calls under way in this process, by key."""
     limits_fault: Callable[[], str | None]
+    approvals: ApprovalStore
     panels: Sequence[PackPanel] = ()
     changes: UpstreamChanges | None = None
 

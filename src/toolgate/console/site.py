@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from toolgate.console.feed import Feed
 from toolgate.console.index.building import Behind, CatchUp, behind, catch_up
 from toolgate.console.index.filters import read_filter
+from toolgate.console.pages import approvals, people, tools
 from toolgate.console.pages import calls as call_pages
 from toolgate.console.pages import one_call as call_page
-from toolgate.console.pages import people, tools
 from toolgate.console.pages.overview import overview
 from toolgate.console.pages.panels import panel
 from toolgate.console.pages.shared import ConsolePage, Desk, IndexFault
@@ -54,7 +54,7 @@ SOON_BYTES: Final = 512 * 1024
 PIECE_BYTES: Final = 48 * 1024 * 1024
 """Of the log, that the worker reads at one go."""
 STILL_HERE_S: Final = 20.0
-_NEXT: Final = ("calls", "tools", "keys", "panels", "upstreams")
+_NEXT: Final = ("calls", "tools", "approvals", "keys", "panels", "upstreams")
 
 
 class Console:
@@ -137,7 +137,8 @@ class Console:
         """Raises: NotFound."""
         match desk.visit.path:
             case ():
-                return await self._threads(overview, desk, await self._ports.ready())
+                waiting = await approvals.waiting_requests(desk)
+                return await self._threads(overview, desk, await self._ports.ready(), waiting)
             case ("calls",):
                 return await self._threads(call_pages.calls, desk)
             case ("calls.jsonl" | "calls.csv",):
@@ -154,6 +155,8 @@ class Console:
                 return await self._upstream(desk, name)
             case ("keys",):
                 return await self._threads(people.people, desk)
+            case ("approvals", *name) if len(name) < 2:
+                return await (approvals.one_approval(desk, name[0]) if name else approvals.approvals(desk))
             case ("panels", pack, name):
                 return await panel(desk, pack, name)
         raise NotFound
@@ -261,6 +264,11 @@ class Console:
                 if not fault:
                     return elsewhere("../../keys")
                 page = await self._threads(people.people, desk, fault=fault, status=409)
+            case ("approvals", approval, "approve" | "refuse" as verdict):
+                refused = await approvals.answer(desk, acts, approval, verdict)
+                if refused is None:
+                    return elsewhere(f"../{visit.path[1]}")
+                page = refused
             case ("upstreams", name, "approve" | "refuse" as verb):
                 page = await self._decide(desk, acts, name, verb)
             case _:

@@ -45,6 +45,7 @@ def console_of(app: App) -> Console:
         upstreams=partial(_upstreams, app),
         running=partial(_running, app),
         limits_fault=app.limits_fault,
+        approvals=app.road.approvals.store,
         changes=app.changes,
         panels=[
             PackPanel(pack.name, panel, partial(powers.panel_context, pack.name))

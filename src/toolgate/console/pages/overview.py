@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.charts import bar_chart
+from toolgate.console.pages.approvals import SILENT
 from toolgate.console.pages.shared import DAY_MS, ConsolePage
 from toolgate.ledger import record
 from toolgate.model.clock import rfc3339
@@ -22,7 +23,8 @@ TOP: Final = 8
 """Rows of a short table."""
 
 
-def overview(desk: Desk, checks: Mapping[str, bool]) -> ConsolePage:
+def overview(desk: Desk, checks: Mapping[str, bool], waiting: Sequence[Mapping[str, Any]] | None = ()) -> ConsolePage:
+    """`waiting`: requests for approval; None: nobody knows."""
     span = desk.visit.query.get("span", "24h")
     span = span if span in SPANS else "24h"
     since = desk.now_ms - SPANS[span]
@@ -47,7 +49,7 @@ def overview(desk: Desk, checks: Mapping[str, bool]) -> ConsolePage:
             "entries": entries,
             "first": first,
             "checkpoint": _checkpoint(index),
-            "needs": list(_needs(desk, index)),
+            "needs": [*_approvals(waiting), *_needs(desk, index)],
         }
     environment, notes = desk.ports.environment()
     running = desk.ports.running()
@@ -73,6 +75,17 @@ def _checkpoint(index: IndexReader) -> dict[str, Any] | None:
         found = record.read(index.line(entry) or b"") or {}
         return {"entry": entry, "size": found.get("size"), "root": found.get("root"), "run": found.get("run")}
     return None
+
+
+def _approvals(waiting: Sequence[Mapping[str, Any]] | None) -> Iterator[dict[str, str]]:
+    if waiting is None:
+        yield {"what": SILENT, "to": ""}
+        return
+    for row in waiting[:TOP]:
+        what = f"{row['tool']} of {row['label'] or row['caller']} waits for an approval"
+        yield {"what": what, "to": f"approvals/{row['id']}"}
+    if len(waiting) > TOP:
+        yield {"what": f"{len(waiting) - TOP} more calls wait for an approval", "to": "approvals"}
 
 
 def _needs(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
