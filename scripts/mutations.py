@@ -435,6 +435,20 @@ MUTATIONS = (
         f"{WEBHOOK}::test_a_request_is_told_once_signed_and_without_secrets",
     ),
     Mutation(
+        "4 rules: who may not read a resource hears of its changes",
+        "src/toolgate/ruleset.py",
+        'policy.rules.get(tool.row if tool.kind == "subscription" else tool.name)',
+        "policy.rules.get(tool.name)",
+        "tests/offers/test_rules.py::test_a_resource_is_refused_by_its_rule_and_so_is_a_subscription_to_it",
+    ),
+    Mutation(
+        "console: long arguments are cut before an approver",
+        "src/toolgate/console/rendering.py",
+        "value if isinstance(value, WholeText) else _cut(value, MAX_LINES)",
+        "_cut(value, MAX_LINES)",
+        "tests/console/test_approvals.py::test_an_approver_sees_the_end_of_long_arguments_too",
+    ),
+    Mutation(
         "2 permit: argument roles",
         f"{GATE}/road.py",
         "permit_arguments(ticket.caller, ticket.grant.tool, arguments)",

@@ -91,7 +91,8 @@ def _grant(
         keep.get(tool.name, ()),
         None if tool.foreign is None else {"upstream": tool.foreign.upstream, "pin": tool.foreign.pin},
         row.asks & set(tool.asks),
-        policy.rules.get(tool.name),
+        # Who subscribes to a resource names it as who reads it does; a completion and a listing have no such arguments.
+        policy.rules.get(tool.row if tool.kind == "subscription" else tool.name),
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.console.visiting import CONSOLE, Visitor, visitor
 from tests.faces import speak
 from tests.homes import Home, Server, make_home
+from toolgate.console.rendering import WholeText, shown
+from toolgate.gate.authority.approvals import MAX_SHOWN
 
 ROWS: dict[str, dict[str, Any]] = {
     "unruly_write": {"x-rules": [{"name": "ask", "require-approval": "args.name.startsWith('release')"}]},
@@ -123,6 +125,12 @@ def test_hostile_arguments_are_text_and_secret_ones_are_masked(served: tuple[Hom
     assert "alert(1)" in page.shown
     secret = admin.get(f"approvals/{asked(server, home.keys['builder'], 'hunter2', 'unruly_secret', 'password')}")
     assert ("[secret]" in secret.shown, "hunter2" in secret.text) == (True, False)
+
+
+def test_an_approver_sees_the_end_of_long_arguments_too(served: tuple[Home, Server], admin: Visitor) -> None:
+    page = admin.get(f"approvals/{asked(served[1], served[0].keys['builder'], 'release-6')}")
+    assert "\n  &#34;name&#34;: " in page.text, "on lines of their own"
+    assert shown(WholeText("x" * MAX_SHOWN + "the end")).endswith("the end")
 
 
 @pytest.mark.parametrize("approval", ["0123456789abcdef", "x", "%2e%2e"])

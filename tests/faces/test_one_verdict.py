@@ -14,6 +14,7 @@ import pytest
 from tests.faces import speak
 from tests.faces.conftest import ASKED, CUSTOM, ELSEWHERE, RULED, SCOPED, STOPPED
 from tests.homes import PATIENCE_S, Home, Server, environment, make_home
+from tests.offers.client import Client
 from tests.waiting import until
 from toolgate.model.call import CallerBounds
 
@@ -287,6 +288,15 @@ def test_on_the_command_line(home: Home, name: str) -> None:
     heard = speak.command_line(home, row.tool, row.arguments, home.keys.get(row.key or "", row.key))
     assert heard.status == row.exit
     assert (heard.code, heard.reason) == row.mrt[1:]
+
+
+def test_a_modern_client_that_can_ask_its_person_hears_the_same_verdict_beside_a_question(
+    home: Home, server: Server
+) -> None:
+    row = ROWS["approval required"]
+    client = Client(server.port, home.keys["admin"])
+    result = client.ask_modern("tools/call", {"name": row.tool, "arguments": row.arguments}, elicitation={})["result"]
+    assert (result["resultType"], result["_meta"]["toolgate/envelope"]["code"]) == ("input_required", row.mcp[2])
 
 
 @pytest.mark.parametrize("key", [None, WRONG_KEY, "${TOOLGATE_KEY}", ""])

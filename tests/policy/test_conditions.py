@@ -110,10 +110,10 @@ def test_two_rules_of_one_name_are_refused() -> None:
         manifest_of(RULE, RULE)
 
 
-def test_rules_are_for_tools(tmp_path: Path) -> None:
-    rows = {"prompt:governance_guide": {"x-rules": [{"name": "r", "deny": "true"}]}}
+def test_a_rule_of_a_prompt_is_checked_against_its_arguments(tmp_path: Path) -> None:
+    rows = {"prompt:before_you_act": {"x-rules": [{"name": "r", "deny": "args.nothing == 'x'"}]}}
     home = make_home(tmp_path / "home", packs=("governance",), rows=rows)
-    with pytest.raises(StartRefused, match="x-rules are for tools"):
+    with pytest.raises(StartRefused, match="row prompt:before_you_act, rule r"):
         home.app()
 
 

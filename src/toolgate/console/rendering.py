@@ -34,6 +34,12 @@ class ManyLines(str):
     __slots__ = ()
 
 
+class WholeText(ManyLines):
+    """One that is never cut: who decides about it must see all of it. Whoever makes it bounds it."""
+
+    __slots__ = ()
+
+
 class Fields(dict[str, Any]):
     """A record, for a template: what it does not hold is None. Templates are strict about everything else."""
 
@@ -53,7 +59,7 @@ def shown(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, ManyLines):
-        return printable_lines(_cut(value, MAX_LINES))
+        return printable_lines(value if isinstance(value, WholeText) else _cut(value, MAX_LINES))
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(_cut(value, MAX_TEXT))
     return value

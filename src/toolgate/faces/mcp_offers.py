@@ -35,7 +35,16 @@ _FAULTS_OF_THE_ASKER: Final = frozenset(
         Ending.STATE_REFUSED,
     }
 )
-_WITH_THEIR_STATUS: Final = frozenset({Ending.INSUFFICIENT_ROLE, Ending.TOO_MANY, Ending.TOO_FAST, Ending.UNAVAILABLE})
+_WITH_THEIR_STATUS: Final = frozenset(
+    {
+        Ending.INSUFFICIENT_ROLE,
+        Ending.TOO_MANY,
+        Ending.TOO_FAST,
+        Ending.UNAVAILABLE,
+        Ending.RULE_DENIED,
+        Ending.APPROVAL_REQUIRED,
+    }
+)
 """Their code is the number of their status, which is outside of the range that JSON-RPC keeps for itself."""
 
 
@@ -256,6 +265,8 @@ def error_of(method: str, params: Mapping[str, Any], answer: Answer) -> tuple[in
     if answer.ending in _WITH_THEIR_STATUS:
         code = verdict.mcp_status
     data: dict[str, Any] = {"canonical_code": verdict.canonical, **(answer.details or {})}
+    if answer.retry_after_s is not None:
+        data["retry_after_s"] = answer.retry_after_s
     message = answer.text or verdict.mrt_message
     if method.startswith("resources/"):
         data["uri"] = params["uri"]

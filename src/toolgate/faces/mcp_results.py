@@ -184,7 +184,8 @@ def render_question(request: McpRequest, answer: Answer) -> Reply:
         data = {"requiredCapabilities": answer.envelope.details["requiredCapabilities"]}
         code = MISSING_CAPABILITY if request.modern else INVALID_PARAMS
         return _error(request, answer, code, answer.text or "", data, status=_status(request, 400))
-    envelope = _as_it_came(_MEMBERS.decode(answer.envelope_json), without=("data",))
+    said = answer.envelope_json if answer.envelope is not None else refusal_json(answer)
+    envelope = _as_it_came(_MEMBERS.decode(said), without=("data",))
     meta = {"toolgate/envelope": envelope, META_SERVER: SERVER_INFO}
     return _sent(request, answer, {**answer.asks, "resultType": "input_required", "_meta": meta})
 

@@ -32,7 +32,7 @@ from toolgate.gate.authority.approvals import Approvals
 from toolgate.gate.authority.rules import judge
 from toolgate.gate.execute import UNNAMED, Execution, Outcome, error_result, settle, settle_at_once, validated
 from toolgate.gate.floor import envelope_json, normalize_response
-from toolgate.gate.sessions.asking import fitting, kept_of
+from toolgate.gate.sessions.asking import approval_question, can_wait, fitting, is_approval, kept_of
 from toolgate.gate.sessions.back_channel import MAX_ROUNDS, BackChannel, Spelt
 from toolgate.gate.sessions.seals import Seals
 from toolgate.gate.sessions.watch import Watch
@@ -246,7 +246,8 @@ class Road(Struct, frozen=True):
             if ticket.claim is not None:
                 await self.idempotency.release(ticket)
             origin, is_held = ticket.origin, ticket.is_held
-            return self.refuse(refusal, call.wire, ticket.caller, call, ids=ids, origin=origin, is_held=is_held)
+            answer = self.refuse(refusal, call.wire, ticket.caller, call, ids=ids, origin=origin, is_held=is_held)
+            return self._to_wait(ticket, answer) if answer.ending is Ending.APPROVAL_REQUIRED else answer
         entry, envelope = self._conclude(ticket, outcome)  # 8
         encoded, audit = envelope_json(envelope, outcome.data_json, outcome.details_json), None
         try:
@@ -300,10 +301,19 @@ class Road(Struct, frozen=True):
         ticket.holds = ask.holds
         return {"inputRequests": ask.requests, "requestState": self.seals.state_of(ticket, kept_of(ask, ticket))}
 
+    def _to_wait(self, ticket: Ticket, answer: Answer) -> Answer:
+        """A client that can carry a state is asked to call again when a person has approved; the state is no grant."""
+        if answer.details is None or not can_wait(ticket.call):
+            return answer
+        ask = approval_question(answer.details["approval_id"], answer.text or "")
+        return replace(answer, asks=self._asks(ticket, ask))
+
     def _resume(self, ticket: Ticket, text: str) -> None:
         """The call goes on where an earlier one asked something. Raises: Refusal STATE_REFUSED."""
-        ticket.state, asked, ticket.goes_on = self.seals.state(ticket, text)
-        ticket.answers = fitting(ticket.call.answers, asked)
+        state, asked, goes_on = self.seals.state(ticket, text)
+        answers = fitting(ticket.call.answers, asked)
+        if not is_approval(state):  # that one is the gate's own, and says nothing to the tool
+            ticket.state, ticket.answers, ticket.goes_on = state, answers, goes_on
 
     async def _run(self, ticket: Ticket) -> Outcome:
         """Steps 4-7, and the rest of 3. Raises: Refusal: nothing has run."""

@@ -32,10 +32,6 @@ def compile_rules(packs: Iterable[Pack], manifest: Manifest) -> dict[str, CallRu
 
 
 def _compiled(row: ManifestRow, tool: Tool, manifest: Manifest) -> CallRules:
-    if tool.kind != "tool":
-        raise StartRefused(
-            f"row {row.name}: x-rules are for tools.\nRemove them: a role decides about prompts and resources."
-        )
     try:
         checker = RuleChecker(tool.input_schema, (*ROLES, *manifest.roles))
     except ImportError:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.pages.shared import ConsolePage
+from toolgate.console.rendering import WholeText
 from toolgate.console.web import NotFound
 from toolgate.errors import StoreUnavailable
 from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request
 from toolgate.kit.conditions.approval import Answer, VoteRefused, is_same_person, reason_fault
-from toolgate.kit.reports.render import printable_lines
+from toolgate.model import strictjson
 
 if TYPE_CHECKING:
     from toolgate.console.pages.shared import Desk
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ENDED: Final = 50
 """Requests that were answered, spent or expired, of one page."""
+MAX_PRETTY: Final = 256 * 1024
+"""Characters of indented arguments; deeply nested ones are mostly blanks."""
 SILENT: Final = "The store of approvals does not answer, so calls that need one are refused."
 
 
@@ -62,7 +64,7 @@ async def one_approval(desk: Desk, approval: str, fault: str = "", status: int =
     own, request = _person(desk), _with_state(found, desk.now_ms)
     values = {
         "request": request,
-        "arguments": printable_lines(json.dumps(json.loads(found["shown"]), indent=2, ensure_ascii=False)),
+        "arguments": _whole(found["shown"]),
         "is_own": is_same_person((found["caller"], found["label"]), own),
         "has_answered": any(is_same_person((vote["approver"], vote["label"]), own) for vote in found["votes"]),
         "fault": fault,
@@ -101,6 +103,12 @@ def _with_state(row: dict[str, Any], now_ms: int) -> dict[str, Any]:
     """A request that nobody asked about again does not know yet that its time is over."""
     is_over = row["state"] in ("pending", "approved") and row["expires"] <= now_ms
     return {**row, "state": "expired"} if is_over else row
+
+
+def _whole(shown: str) -> WholeText:
+    """Indented, unless that makes too much of it. What a store holds is bounded, so nothing is cut."""
+    pretty = strictjson.dumps_pretty(strictjson.loads(shown.encode(), max_values=None)).decode()
+    return WholeText(pretty if len(pretty) <= MAX_PRETTY else shown)
 
 
 def _silent() -> ConsolePage:

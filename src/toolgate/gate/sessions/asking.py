@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS: Final = 8
 MAX_STATE_BYTES: Final = 2048
+_APPROVAL: Final = "toolgate/approval"
+"""The name of the gate's own question, and the mark of its state."""
 _CAPABILITY: Final = {method: name for name, method in ASKING.items()}
 _TEXT: Final = {"type": "string", "maxLength": 65_536}
 _ANSWER: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -76,6 +78,24 @@ def _form_fault(params: Mapping[str, Any]) -> str | None:
     except ValueError:
         return "the requestedSchema is no usable JSON Schema"
     return None
+
+
+def approval_question(approval: str, text: str) -> Ask:
+    """What the gate itself asks: that the call be made again when a person has approved it."""
+    params = {"message": text, "requestedSchema": {"type": "object", "properties": {}}}
+    return Ask({_APPROVAL: {"method": "elicitation/create", "params": params}}, [_APPROVAL, approval])
+
+
+def is_approval(state: Any) -> bool:
+    """The state belongs to that question, not to one of the tool."""
+    return isinstance(state, list) and state[:1] == [_APPROVAL]
+
+
+def can_wait(call: Call) -> bool:
+    """The client can carry a state and ask its person; and did not say that its person no longer waits."""
+    answer = (call.answers or {}).get(_APPROVAL)
+    gave_up = isinstance(answer, Mapping) and answer.get("action") != "accept"
+    return call.era == "modern" and "elicitation" in call.capabilities and not gave_up
 
 
 def undeclared(ask: Ask, call: Call) -> list[str]:
