@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from toolgate.powers.secrets import SecretSources
     from toolgate.powers.tcp import Stream
-    from toolgate.settings import EgressSettings
+    from toolgate.settings.outward import EgressSettings
 
 MAX_HEAD_BYTES: Final = 16_384
 """What a proxy may say before the tunnel is open; a page that explains a refusal is not read."""

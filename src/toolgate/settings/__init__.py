@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from toolgate.settings.outward import ApprovalSettings, EgressSettings
 from toolgate.settings.spec import Resolved, Source, Spec
 from toolgate.settings.spec import described as _is
 
@@ -346,25 +347,6 @@ def store_setting(name: str, what: str) -> Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class EgressSettings:
-    """The way out, for tools that use the network. What they may reach is declared by their packs."""
-
-    proxy: str = _is(
-        "text",
-        "",
-        "the HTTP proxy through which public hosts are reached, like http://proxy.example:3128; hosts that a pack may "
-        "reach at private addresses are reached directly",
-        "URL",
-    )
-    proxy_credentials: str = _is(
-        "text",
-        "",
-        "where the proxy's USER:PASSWORD is kept: env:NAME, or file:NAME for a file in paths.secrets",
-        "reference",
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class IdempotencySettings:
     """Answers of calls with an idempotency key, kept for who asks again. None is dropped early: its call would run again."""
 
@@ -379,22 +361,6 @@ class IdempotencySettings:
     )
     bytes_per_caller: int = _is(
         "whole", 67_108_864, "how long its kept answers are together", "bytes", low=1_048_576, high=2**40, sees=_FULL
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalSettings:
-    """Calls that a person must approve."""
-
-    webhook: str = _is("text", "", "the service that is told of each new request, by a signed POST", "https URL")
-    webhook_secret: str = _is(
-        "text",
-        "",
-        "where the secret that signs it is kept: env:NAME, or file:NAME for a file in paths.secrets",
-        "reference",
-    )
-    webhook_private: bool = _is(
-        "switch", default=False, what="the service may have a private address, or be without TLS"
     )
 
 
