@@ -18,13 +18,13 @@ from toolgate.settings import (
     SPECS,
     STORES,
     TABLES,
-    EgressSettings,
     LedgerSettings,
     PackSettings,
     Settings,
     StoreSettings,
     store_setting,
 )
+from toolgate.settings.outward import EgressSettings
 from toolgate.settings.spec import PREFIX, Kind, Source, Spec
 
 if TYPE_CHECKING:

@@ -1,4 +1,3 @@
-
 """Settings of what leaves this machine: the way of tools to the network, and the webhook of approvals."""
 
 from __future__ import annotations
