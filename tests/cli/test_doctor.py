@@ -71,10 +71,15 @@ def _extra_row(**row: object) -> Callable[[Path], object]:
     return add
 
 
-def _deprecation(home: Path) -> None:
-    file = home / "policy" / "mcp-tools.policy.json"
-    said = {"tool": "lra_sign", "what": "tool", "announced": "2026-02-31", "text": "Gone."}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"deprecations": [said]}))
+def _manifest_with(**parts: object) -> Callable[[Path], object]:
+    def add(home: Path) -> None:
+        file = home / "policy" / "mcp-tools.policy.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | parts))
+
+    return add
+
+
+LATE = {"tool": "lra_sign", "what": "tool", "announced": "2026-02-31", "text": "Gone."}
 
 
 def _write(name: str, text: str | bytes, mode: int = 0o600) -> Callable[[Path], object]:
@@ -137,6 +142,10 @@ FAULTS = {
         "policy", _row("lra_sign", **{"x-rules": [{"name": "r", "deny": "args.nothing == 1"}]}), "undeclared reference"
     ),
     "role added": Fault("policy", _row("lra_sign", **{"x-roles": ["builder", "committer", "admin"]}), "builder"),
+    "role of nobody": Fault("policy", _row("lra_sign", **{"x-roles": ["pilot"]}), "there is no role pilot"),
+    "role of ours": Fault(
+        "policy", _manifest_with(roles=[{"name": "admin", "base": "builder"}]), "role admin is Toolgate's own"
+    ),
     "other pack": Fault("policy", _row("lra_sign", **{"x-pack": "mine"}), "comes from pack lra"),
     "other record": Fault("policy", _row("analyze_dissonance", **{"x-adr": "ADR-0001"}), "ADR-"),
     "new row that binds": Fault(
@@ -144,7 +153,7 @@ FAULTS = {
         _extra_row(name="mine", **OWN_TOOL | {"x-tier": "authoritative"}),
         "an accepted ADR of this deployment",
     ),
-    "announced on no day": Fault("policy", _deprecation, "Write a day like"),
+    "announced on no day": Fault("policy", _manifest_with(deprecations=[LATE]), "Write a day like"),
     "hint that claims": Fault("policy", _row("lra_sign", **{"x-visibilityHint": "may block"}), "block"),
     "record not text": Fault("policy", _write("policy/adr/ADR-0100-x.md", b"\xff"), "not UTF-8"),
     "record too large": Fault("policy", _write("policy/adr/ADR-0100-x.md", "x" * 2_000_000), "larger than"),
@@ -323,8 +332,11 @@ PLACES = {
     "policy.bundle:load_decisions": "policy elsewhere",
     "policy.conditions:_compiled": "rule of another tool",
     "policy.contract:read_lock": "no lock",
+    "policy.manifest:_check_known": "role of nobody",
     "policy.manifest:_check_narrower": "tier raised",
     "policy.manifest:_check_new": "new row that binds",
+    "policy.manifest:_check_roles": "role added",
+    "policy.manifest:_custom_roles": "role of ours",
     "policy.manifest:_deprecation": "announced on no day",
     "policy.manifest:parse_manifest": "two rows",
     "policy.manifest:read_json": "manifest gone",
