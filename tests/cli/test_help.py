@@ -84,7 +84,7 @@ def declared() -> Iterator[Any]:
 def functions(app: typer.Typer) -> Iterator[Any]:
     group = app.info.cls
     if isinstance(group, type) and issubclass(group, LazyGroup):
-        for target in {command.target for command in group.listed}:
+        for target in dict.fromkeys(command.target for command in group.listed):
             yield from functions(named(target))
     for command in app.registered_commands:
         yield command.callback
