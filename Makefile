@@ -135,7 +135,7 @@ lock: $(VENV)/.dev  ## Re-resolve the locks (hashes, no addresses)
 	$(PIP) install uv
 	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --group build --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/run.txt
 	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --extra zizmor --group build --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/action.txt -c requirements/run.txt
-	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --extra postgres --extra redis --extra nats --group build --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/serve.txt -c requirements/run.txt -c requirements/dev.txt
+	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --extra postgres --extra redis --extra nats --extra metrics --extra otel --extra rules --group build --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/serve.txt -c requirements/run.txt -c requirements/dev.txt
 	$(BIN)/uv pip compile pyproject.toml --universal -p 3.11 --all-extras --group build --group dev --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements/dev.txt -c requirements/run.txt
 
 clean:  ## Remove the virtual environment and caches
