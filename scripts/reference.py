@@ -196,6 +196,8 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "FRAME_BYTES": "counts towards `server.header_bytes`",
         "FRAMES_A_STEP": "the rest waits for the next turn",
         "LENGTH_DIGITS": "400 `bad_length`, then closed",
+        "KNOWN_HEADS": "nothing: all are forgotten, and read anew",
+        "KNOWN_HEAD_BYTES": "nothing: it is read anew each time",
     },
     "toolgate.servers.connection": {
         "STRANGER_ANSWERS": "`connection: close` with the last of them",
@@ -207,9 +209,14 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "toolgate.servers.door": {
         "TURN_S": "its next message waits for the next turn",
+        "STRANGERS_TURN_S": "their next messages wait for the next turn",
         "READ_BYTES": "nothing",
         "SMALL_READ_BYTES": "nothing",
         "LARGE_BODY_BYTES": "its answer waits for a turn of its own",
+    },
+    "toolgate.servers.server": {
+        "BACKLOG": "connecting takes longer: its system tries again",
+        "ACCEPTS_A_TURN": "its first answer comes some turns later",
     },
     "toolgate.model.strictjson": {"MAX_DEPTH": "400 `malformed_json`", "MAX_VALUES": "400 `too_many_values`"},
     "toolgate.faces.mcp": {"MAX_ID": "-32600 for an id, -32602 for a progress token"},

@@ -18,7 +18,7 @@ from tests.homes import PATIENCE_S, first_line
 
 ROOT = Path(__file__).parents[2]
 FIND = ROOT / "scripts" / "find_python.sh"
-NEEDED = ("chromium", "node", "npm", "openssl", "ssh-keygen")
+NEEDED = ("bwrap", "chromium", "node", "npm", "openssl", "ssh-keygen")
 
 
 def program(path: Path, text: str) -> Path:
@@ -80,8 +80,15 @@ def machine(tmp_path: Path) -> Path:
     """A PATH on which `make` only says what it was asked for and what it was given."""
     for name in NEEDED:
         program(tmp_path / "bin" / name, "exit 0")
+    program(tmp_path / "bin" / "apt-get", "exit 100")  # whatever is missing, a test installs nothing
     program(tmp_path / "bin" / "make", f'echo "make $*" >> {tmp_path}/asked; env > {tmp_path}/given')
     return tmp_path
+
+
+def test_the_machine_of_these_tests_has_every_program_that_a_change_must_pass_asks_for() -> None:
+    asked = re.search(r"^for pair in (.+); do$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert asked is not None
+    assert sorted(pair.partition(":")[0] for pair in asked[1].split()) == sorted(NEEDED)
 
 
 def test_p2_what_a_change_must_pass_sees_no_variable_of_the_machine(machine: Path) -> None:

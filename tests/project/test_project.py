@@ -287,6 +287,25 @@ def _reads_clock(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in CLOCKS
 
 
+def test_no_property_test_draws_the_same_cases_in_a_search() -> None:
+    """`tests.cases` chooses by the profile; a number or an order of a test's own would hold in `make search` too."""
+    pinned = {
+        (name, fixed.arg)
+        for word in ("max_examples", "derandomize")
+        for name, tree in every_test(saying=word)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for fixed in node.keywords
+        if fixed.arg == word
+    }
+    assert pinned == {
+        ("tests/cases.py", "max_examples"),
+        ("tests/conftest.py", "max_examples"),
+        ("tests/conftest.py", "derandomize"),
+        ("tests/packs/consensus/domain/laws.py", "derandomize"),  # machines that are wrong on purpose
+    }
+
+
 def test_the_rules_for_tests_can_fail() -> None:
     assert sleeps(ast.parse("asyncio.sleep(0.1)", mode="eval").body)
     assert not sleeps(ast.parse("asyncio.sleep(0)", mode="eval").body)

@@ -14,9 +14,10 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, until_closed
 from tests.servers.byhand import FRAMING, WAITS, Later, Wire, connected, door, feed
@@ -229,7 +230,7 @@ def statuses(wire: Wire) -> list[int]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@cases(100, 500)
 @given(
     st.lists(st.tuples(st.booleans(), st.binary(max_size=40)), min_size=1, max_size=8),
     st.lists(st.integers(1, 900), max_size=8),

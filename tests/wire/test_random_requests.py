@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.homes import Home
 from tests.wire import compare
 from tests.wire.messages import CAPABILITIES, CLIENT, HANDSHAKE, JSON_HEADERS, MODERN, VERSION, b64
@@ -82,7 +83,7 @@ def _mixes_eras(body: bytes, headers: dict[str, str]) -> bool:
 
 
 @pytest.mark.guard
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(400, 800, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(exchange=exchanges())
 def test_a_request_nobody_thought_of_is_answered_as_the_sdk_answers_it(
     exchange: tuple[bytes, list[tuple[str, str]]], home: Home, ours: str, reference: str

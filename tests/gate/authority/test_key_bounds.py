@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.gate.conftest import Gate
 from tests.gate.test_keys import FixedClock, refused
 from tests.homes import Home, make_home
@@ -88,7 +89,7 @@ def test_prompts_and_resources_are_held_by_their_rows(tmp_path: Path, scopes: tu
     role=st.sampled_from(["builder", "committer", "admin", "auditor", "nobody"]),
     scopes=st.lists(st.sampled_from(["*", "unruly_*", "unruly_a*", "unruly_?cho", "none"]), max_size=3).map(tuple),
 )
-@settings(max_examples=60)
+@cases(60, 300)
 def test_whatever_the_scope_a_key_holds_no_more_than_its_role(
     unruly_permits: Any, role: str, scopes: tuple[str, ...]
 ) -> None:

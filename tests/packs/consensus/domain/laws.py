@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.packs.consensus.domain.people import network_of, statement, unsigned
 from toolgate.packs.consensus.domain.arbiters import Network, max_faulty
 from toolgate.packs.consensus.domain.evidence import Level
 from toolgate.packs.consensus.domain.messages import ABSTAIN, ACCEPT, REJECT, Vote
 from toolgate.packs.consensus.domain.rounds import Convicted, Effect, KeptMessage, Rose, Round
 
-RUNS = settings(max_examples=80)
+RUNS = cases(80, 400)
 FIRST_FAILURE = settings(RUNS, derandomize=True, database=None, report_multiple_bugs=False, phases=[Phase.generate])
 """For machines that are expected to fail, always by the same case: no shrinking."""
 SIZES = st.sampled_from([1, 2, 3, 4, 5, 6, 7, 10, 13, 31, 100])

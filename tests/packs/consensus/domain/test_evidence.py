@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.packs.consensus.domain.people import checkpoint, network_of, replica, statement, vote
 from toolgate.packs.consensus.domain.arbiters import Network, max_faulty
 from toolgate.packs.consensus.domain.evidence import (
@@ -66,7 +67,7 @@ def test_certificate_needs_a_quorum_of_distinct_signers_who_signed_this() -> Non
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@cases(100, 300)
 def test_any_changed_byte_of_evidence_convinces_nobody(data: st.DataObject) -> None:
     kinds = [
         certificate(FOUR).to_bytes(),
@@ -79,7 +80,7 @@ def test_any_changed_byte_of_evidence_convinces_nobody(data: st.DataObject) -> N
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=100)
+@cases(100, 300)
 def test_any_bytes_are_refused_and_nothing_else_happens(data: bytes) -> None:
     for prefix in (b"", b"toolgate-cert-1\x00", b"toolgate-rise-1\x00", b"toolgate-evid-1\x00", b"toolgate-vote-1\x00"):
         assert not holds(prefix + data)
@@ -119,7 +120,7 @@ def test_nobody_is_framed() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@cases(30, 150)
 def test_two_conflicting_certificates_name_more_liars_than_are_tolerated(data: st.DataObject) -> None:
     """I5: from the certificates alone."""
     n = data.draw(st.sampled_from([1, 2, 3, 4, 7, 10]))

@@ -6,7 +6,7 @@ import base64
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import cases
@@ -129,7 +129,7 @@ def test_only_the_rounds_proposer_gives_it_a_checkpoint() -> None:
 
 
 @given(position=st.integers(0, 8 * 300))
-@settings(max_examples=100)
+@cases(100, 500)
 def test_any_changed_bit_of_a_checkpoint_is_refused(position: int) -> None:
     data = bytearray(checkpoint(FOUR, 0, 9, 0, [_certified(FOUR, number) for number in (1, 2, 3)]).to_bytes())
     data[position // 8 % len(data)] ^= 1 << position % 8

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.cases import cases
 from tests.packs.consensus.domain.people import DictShelf, checkpoint, network_of, replica, statement, vote
 from toolgate.packs.consensus.domain.arbiters import Network, max_faulty
 from toolgate.packs.consensus.domain.evidence import Level, decode, verify
@@ -151,7 +151,7 @@ class Cluster(RuleBasedStateMachine):
             verify(self.network, decode(rise.evidence.to_bytes()))
 
 
-Cluster.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Cluster.TestCase.settings = cases(40, 120, stateful_step_count=25)
 TestCluster = Cluster.TestCase
 
 

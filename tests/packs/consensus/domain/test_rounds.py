@@ -7,9 +7,10 @@ from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.packs.consensus.domain.laws import FIRST_FAILURE, LAWS, Machine, play
 from tests.packs.consensus.domain.people import WINDOW, network_of, statement, unsigned
 from toolgate.packs.consensus.domain.arbiters import ArbiterFault, Network, max_faulty, quorum, sender_id
@@ -22,7 +23,7 @@ LawFunction = Callable[[Machine], None]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
-@settings(max_examples=60)
+@cases(60, 300)
 @given(data=st.data())
 def test_d17_round_is_split_exactly_when_no_choice_of_the_silent_arbiters_decides_it(
     n: int, data: st.DataObject
@@ -43,6 +44,7 @@ def test_d17_round_is_split_exactly_when_no_choice_of_the_silent_arbiters_decide
     assert one.silent() == list(network_of(n).senders[heard:])
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_the_machine_obeys(law: LawFunction) -> None:
     law(Machine())
@@ -176,7 +178,7 @@ def test_equivocation_between_vote_types_is_seen_and_blocks_nothing() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
+@cases(50, 150)
 def test_flood_by_one_liar_is_bounded_and_leaves_equal_votes_and_evidence(data: st.DataObject) -> None:
     network = network_of(4)
     flood = [unsigned(network, 0, 1, statement(number, REJECT)) for number in range(3 * MAX_STATEMENTS)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hashlib import sha512
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nacl import bindings as sodium
 from nacl.exceptions import RuntimeError as SodiumError
 
+from tests.cases import cases
 from toolgate.packs.consensus.domain import vrf
 
 # RFC 9381 appendix B.3, examples 16 to 18: secret, public, alpha, proof, output.
@@ -49,7 +50,7 @@ def test_published_examples_come_out_byte_for_byte(
 
 
 @given(seed=st.binary(min_size=32, max_size=32), alpha=st.binary(max_size=80))
-@settings(max_examples=50)
+@cases(50, 300)
 def test_what_is_proved_verifies_and_has_the_promised_sizes(seed: bytes, alpha: bytes) -> None:
     made = vrf.prove(seed, alpha)
     assert (len(made.output), len(made.proof)) == (64, 80)
@@ -58,7 +59,7 @@ def test_what_is_proved_verifies_and_has_the_promised_sizes(seed: bytes, alpha: 
 
 
 @given(position=st.integers(0, 80 * 8 - 1))
-@settings(max_examples=100)
+@cases(100, 640)
 def test_every_flipped_bit_of_a_proof_is_refused(position: int) -> None:
     broken = bytearray(PROOF)
     broken[position // 8] ^= 1 << position % 8

@@ -11,9 +11,10 @@ from xml.etree import ElementTree as ET
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.packs.lra.build.sources import FIRST_LINE, SVG, built, faults, html_of, pandoc, paper, png, shown, text
 from tests.support import need
 from toolgate.packs.lra.build.document import ast
@@ -356,7 +357,7 @@ def test_the_same_source_gives_the_same_bytes() -> None:
     assert built(source).files == built(source).files
 
 
-@settings(max_examples=15, deadline=None)
+@cases(15, 60)
 @given(st.text(alphabet="$@[]{}#|`*_<>\\!(): \nab1-", max_size=80))
 def test_any_body_gives_a_page_that_keeps_its_policy_or_faults_of_its_file(body: str) -> None:
     named, html = {"paper.md"}, ""

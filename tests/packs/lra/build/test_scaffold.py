@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 import jsonschema_rs
 import pytest
 import wasmtime
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import cases
@@ -176,7 +176,7 @@ def test_d10_name_in_decomposed_letters_is_the_same_name() -> None:
     assert scaffold(ScaffoldOptions("me\u0301decine", DATE)).name == "médecine"
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@cases(300, 2000)
 @given(st.text(min_size=1, max_size=12))
 def test_d10_schema_refuses_nothing_that_the_scaffold_takes_and_no_taken_name_leaves_its_directory(name: str) -> None:
     taken = jsonschema_rs.Draft202012Validator({"type": "string", "pattern": NAME_PATTERN})

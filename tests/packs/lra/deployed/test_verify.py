@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.cases import cases
 from tests.homes import PATIENCE_S
 from tests.packs.lra.deployed.papers import PAGE, PAPER, SCRIPT
 from tests.packs.lra.papers import WASM
@@ -461,7 +462,7 @@ def test_a_stranger_s_names_cannot_move_the_cursor_or_turn_the_line(pool: Comput
     in_world(probe)
 
 
-@settings(max_examples=60, deadline=None)
+@cases(60, 300)
 @given(st.binary(max_size=400), st.binary(max_size=200))
 def test_no_bytes_break_the_examination(html: bytes, script: bytes) -> None:
     for page in (html, PAGE.encode().replace(b"<h1>", html + b"<h1>")):
