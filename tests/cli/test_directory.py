@@ -246,6 +246,8 @@ INVOCATIONS: dict[str, Sequence[str]] = {
     "keys create": ("--role", "builder"),
     "keys list": (),
     "keys revoke": ("000000000000",),
+    "keys rotate": ("000000000000",),
+    "keys show": ("000000000000",),
     "stop-calls": (),
     "approvals list": (),
     "approvals show": ("0123456789abcdef",),

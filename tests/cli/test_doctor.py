@@ -163,6 +163,12 @@ FAULTS = {
         "is used by",
     ),
     "policy elsewhere": Fault("policy", _settings('[paths]\npolicy = "nowhere"\n'), "is not a directory"),
+    "webhook in the clear": Fault(
+        "approvals", _settings('[approvals]\nwebhook = "http://hooks.example.org/x"\n'), "Give an https URL"
+    ),
+    "webhook unsigned": Fault(
+        "approvals", _settings('[approvals]\nwebhook = "https://hooks.example.org/x"\n'), "no secret to sign with"
+    ),
     "headers for a collector in the clear": Fault(
         "traces",
         _settings('[traces]\nendpoint = "http://10.0.0.5:4318/v1/traces"\nheaders = "env:OTLP"\n'),
@@ -341,6 +347,7 @@ PLACES = {
     "policy.manifest:parse_manifest": "two rows",
     "policy.manifest:read_json": "manifest gone",
     "policy.rules:check_start": "drift",
+    "powers.approvals.webhook:open_webhook": "webhook in the clear",
     "powers.mcp.table:_command": "upstream's secret",
     "powers.mcp.table:read_table": "upstream nowhere",
     "powers.limits.redis:_connect": "limits of no engine",

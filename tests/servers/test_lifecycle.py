@@ -30,7 +30,9 @@ def test_the_first_line_says_where_everything_is(home: Home) -> None:
             "rpc": f"{url}/rpc",
             "environment": "local",
             "notes": [],
+            "tools": server.ready["tools"],
         }
+        assert server.ready["tools"].keys() == {"experimental"}, "how many there are of each tier"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

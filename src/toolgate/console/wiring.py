@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from toolgate.console.index.tables import index_at
 from toolgate.console.ports import PackPanel, Ports
 from toolgate.console.rendering import prepare
 from toolgate.console.site import Console
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from toolgate.app import App
     from toolgate.console.ports import UpstreamState
 
-FILE: Final = ("console", "index.sqlite3")
-"""The index, in the state directory."""
-
 
 def console_of(app: App) -> Console:
     """A reload replaces road and rules, so both are asked of the app each time."""
@@ -30,7 +28,7 @@ def console_of(app: App) -> Console:
     ports = Ports(
         home=settings.home,
         log=paths.runs / LOG_PATH,
-        index=paths.state.joinpath(*FILE),
+        index=index_at(paths.state),
         seal_key=Lazy(partial(derived_key, paths.secrets / KEY_FILE, b"console")).made,
         log_key=str(app.ledger.verifier),
         clock=app.road.clock,

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import typer
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from toolgate.app import Powers, open_limits_engine, open_stores
+from toolgate.approving import open_webhook
 from toolgate.cli import output
 from toolgate.cli.options import Flags, require_workspace
 from toolgate.config import ignored_variables, require_home
@@ -242,6 +244,13 @@ def _traces(settings: Settings) -> str:
     return f"{settings.traces.sample:.0%} to {settings.traces.endpoint}"
 
 
+def _approvals(settings: Settings) -> str:
+    if not settings.approvals.webhook:
+        return "no webhook"
+    open_webhook(settings, SystemClock())
+    return f"new requests are told to {urlsplit(settings.approvals.webhook).hostname}"
+
+
 def _writable(directory: Path) -> str:
     """Really writes, into the directory or, when it is still to be made, into what it will be made in."""
     there = next(place for place in (directory, *directory.parents) if place.exists())
@@ -349,6 +358,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "keys": _keys,
     "stops": _stops,
     "secrets": _secrets,
+    "approvals": _approvals,
     "packs": _packs,
     "policy": _policy,
     "upstreams": _upstreams,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from toolgate.console.index.reading import index_at, reading
+from toolgate.console.index.tables import index_at
 from toolgate.errors import StartRefused
-from toolgate.ledger.files import LOG_PATH
-from toolgate.model.clock import rfc3339
+from toolgate.later import later
 from toolgate.model.offers import offered
 
 if TYPE_CHECKING:
     from toolgate.gate.keys import Key
     from toolgate.settings import Settings
+
+_read_last_uses: Final = later("toolgate.cli.keys.uses:read_last_uses")
 
 
 def unmatched_scopes(settings: Settings, key: Key) -> list[str]:
@@ -40,10 +40,5 @@ def unmatched_scopes(settings: Settings, key: Key) -> list[str]:
 def last_uses(settings: Settings) -> dict[str, str]:
     """Key id -> when it was last used, as the console's index has it; nothing where there is no console."""
     index = index_at(settings.paths.state)
-    if not index.exists():
-        return {}
-    try:
-        with reading(index, settings.paths.runs / LOG_PATH, None, {}) as reader:
-            return {key: rfc3339(last / 1000) for key, (_, last) in reader.last_use().items()}
-    except (sqlite3.Error, OSError):
-        return {}
+    found: dict[str, str] = _read_last_uses(index, settings.paths.runs) if index.exists() else {}
+    return found

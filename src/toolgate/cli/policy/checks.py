@@ -9,9 +9,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolgate.kit.sql import sql
+from toolgate.later import later
 from toolgate.model.tool import Migration
 from toolgate.policy.health import MAX_COMMIT, ContractRun
-from toolgate.powers.stores import OpenStore
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -46,6 +46,9 @@ _FORGET: Final = "DELETE FROM contract_checks WHERE checked < :before"
 _READ: Final = (
     "SELECT checked, ok, commit_id FROM contract_checks WHERE checked >= :since ORDER BY checked DESC LIMIT :most"
 )
+
+_open_store: Final = later("toolgate.powers.stores:OpenStore")
+"""Few deployments have such a store, and every check would wait for what it takes to open one."""
 
 Out = TypeVar("Out")
 
@@ -84,11 +87,12 @@ def kept(settings: Settings, since: datetime) -> list[ContractRun]:
 
 
 def _at(settings: Settings, work: Callable[[Connection], Out]) -> Out:
-    store = OpenStore(STORE, settings.stores.urls[STORE], MIGRATIONS)
+    store = _open_store(STORE, settings.stores.urls[STORE], MIGRATIONS)
     try:
-        return asyncio.run(store.run(work))
+        done: Out = asyncio.run(store.run(work))
     finally:
         store.close()
+    return done
 
 
 def _seconds(moment: datetime) -> int:

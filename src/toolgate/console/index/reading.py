@@ -23,11 +23,6 @@ _COLUMNS: Final = "ts, run, seq, kind, request, us, clamps, segment, offset, len
 _NAMED: Final = ("caller", "tool", "upstream", "verdict", "decision", "tier")
 
 
-def index_at(state: Path) -> Path:
-    """Its file, in the state directory."""
-    return state / "console" / "index.sqlite3"
-
-
 class Entry(Struct, frozen=True):
     """One record as the index has it."""
 

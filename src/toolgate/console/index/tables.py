@@ -49,6 +49,11 @@ INSERT INTO total VALUES (0);
 """
 
 
+def index_at(state: Path) -> Path:
+    """Its file, in the state directory."""
+    return state / "console" / "index.sqlite3"
+
+
 def open_index(path: Path) -> sqlite3.Connection:
     """The index, made if it is missing, damaged or of another format.
 
