@@ -70,3 +70,19 @@ def test_a_call_of_an_upstream_names_it_and_its_pin(served: tuple[Home, Server, 
     assert str(request) in admin.get("calls?upstream=stub").text
     assert admin.get("tools?q=stub").shown.count("stub_echo") >= 1
     assert admin.get("upstreams/other").status == 404
+
+
+def test_a_changed_prompt_resource_and_template_are_shown_and_approved(tmp_path: Path) -> None:
+    swapping = Swapping(tmp_path)
+    swapping.behave("offers more than tools")
+    home = adopting_home(tmp_path / "home", {"stub": swapping.table()}, settings=CONSOLE)
+    swapping.behave("offers more than tools, otherwise")
+    with home.serving() as server:
+        admin = visitor(server, home.keys["admin"])
+        page = admin.get(STUB)
+        assert page.status == 200
+        for place in ("prompt:greet", "resource:note://one", "template:note://{+path}"):
+            assert place in page.shown
+        assert page.shown.count("As it is now.") == 3
+        assert approve(admin, digest_in(page.text)) == 200
+        assert "It offers what was approved" in admin.get(STUB).shown

@@ -116,12 +116,92 @@ def test_a_new_tool_is_not_served_before_it_is_given_to_somebody(home: Home, swa
     assert answer(home, "list") == []
 
 
+def kept(home: Home) -> list[bytes]:
+    """What a person has approved, as it lies there."""
+    policy = home.path / "policy"
+    return [(policy / "upstreams" / "stub.pin.json").read_bytes(), (policy / "mcp-tools.policy.json").read_bytes()]
+
+
+def grown(home: Home, swapping: Swapping, behaviour: str = "one more tool") -> None:
+    """Adopted, and then it offers more."""
+    added(home, swapping)
+    run(home, "adopt", "stub", "--roles", "admin", "--yes")
+    swapping.behave(behaviour)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [(["--roles", "king"], 2, "builder, committer, admin"), (["--tool", "nothing"], 1, "offers no 'nothing'")],
+    ids=["a role that is not there", "a tool that is not there"],
+)
+def test_an_approval_that_is_refused_has_approved_nothing(
+    home: Home, swapping: Swapping, arguments: list[str], code: int, text: str
+) -> None:
+    grown(home, swapping)
+    before = kept(home)
+    assert text in run(home, "approve", "stub", *arguments, "--yes", code=code)
+    assert kept(home) == before
+    assert not [one for one in home.records() if one.get("act") == "upstream.approve"]
+
+
+@pytest.mark.parametrize("act", ["approve", "adopt"])
+def test_a_row_that_is_somebody_elses_stops_it_before_anything_is_written(
+    home: Home, swapping: Swapping, act: str
+) -> None:
+    grown(home, swapping)
+    file = home.path / "policy" / "mcp-tools.policy.json"
+    manifest = json.loads(file.read_bytes())
+    manifest["tools"].append({**manifest["tools"][-1], "name": "stub_third", "x-pack": "upstream-other"})
+    file.write_text(json.dumps(manifest))
+    before = kept(home)
+    assert "not of stub" in run(home, act, "stub", "--roles", "admin", "--yes", code=ExitCode.FAILED)
+    assert kept(home) == before
+
+
+def test_a_new_tool_that_was_approved_for_nobody_is_given_to_somebody_later(home: Home, swapping: Swapping) -> None:
+    grown(home, swapping)
+    run(home, "approve", "stub", "--yes")
+    assert "stub_third" in run(home, "approve", "stub")  # nothing to approve; it says what nobody may call
+    before = kept(home)
+    assert "Nobody is at the terminal" in run(home, "approve", "stub", "--roles", "builder", code=ExitCode.FAILED)
+    assert kept(home) == before
+    said = run(home, "approve", "stub", "--roles", "builder", "--yes")
+    assert "stub_third" in said
+    assert "Does something else." in said  # it is shown before it is given
+    with home.serving() as server:
+        call = ("mrt", server.port, ("stub", "third"), {})
+        assert ask(*call, home.keys["builder"])[0] == 200
+        assert ask("mrt", server.port, ("stub", "echo"), {"text": "x"}, home.keys["builder"])[0] == 403
+    acts = [one for one in home.records() if one.get("act") == "upstream.approve" and one["stage"] == "outcome"]
+    assert (acts[-1]["about"]["roles"], acts[-1]["about"]["tools"]) == (["builder"], ["stub_third"])
+    assert answer(home, "approve", "stub", "--roles", "admin", "--yes")["changed"] is False  # those known keep theirs
+
+
+def test_a_new_tool_is_shown_with_its_text_and_what_is_odd_about_it(home: Home, swapping: Swapping) -> None:
+    grown(home, swapping, "one odd tool more")
+    for said in (
+        run(home, "diff", "stub", code=ExitCode.DRIFT),
+        run(home, "approve", "stub", "--roles", "admin", "--yes"),
+    ):
+        assert "Does a third thing." in said
+        assert "UP-003" in said
+
+
+def test_a_diff_for_programs_has_the_findings_about_what_differs(home: Home, swapping: Swapping) -> None:
+    grown(home, swapping, "one odd tool more")
+    found = answer(home, "diff", "stub", code=ExitCode.DRIFT)
+    assert ("UP-003", "third") in {(each["rule"], each["tool"]) for each in found["findings"]}
+    assert {each["tool"] for each in found["findings"]} == {"third"}
+
+
 def test_a_tool_with_a_critical_finding_is_left_out(home: Home, swapping: Swapping) -> None:
     added(home, swapping)
     swapping.behave("turned text")
     run(home, "try", "stub", code=ExitCode.FAILED)
     told = answer(home, "adopt", "stub", "--roles", "admin", "--yes")
     assert (told["tools"], told["left_out"]) == (["stub_other"], ["echo"])
+    said = run(home, "approve", "stub", "--tool", "echo", "--roles", "admin", "--yes", code=ExitCode.FAILED)
+    assert "critical finding" in said  # nor is it taken when it is named
     sarif = json.loads(run(home, "try", "stub", "--format", "sarif", code=ExitCode.FAILED))
     assert "UP-002" in json.dumps(sarif)
 

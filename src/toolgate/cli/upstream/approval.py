@@ -5,14 +5,14 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from toolgate.cli.admin_records import recorded
 from toolgate.cli.options import Home, Json, home_at
-from toolgate.cli.upstream.files import keep_rows, policy_of, roles_of, set_rows, write_pin
-from toolgate.cli.upstream.inspection import Inspection, drift_of, inspect, served_by
+from toolgate.cli.upstream.files import policy_of, roles_of, rows_for, write_pin, write_rows
+from toolgate.cli.upstream.inspection import Inspection, drift_of, inspect, pinning, served_by
 from toolgate.cli.upstream.shared import Name, Yes, confirmed, pin_at, report
 from toolgate.cli.upstream.show import show_drift, show_inspection, show_tool
 from toolgate.errors import ExitCode, StartRefused
@@ -22,6 +22,7 @@ from toolgate.packs.upstream.scan import not_servable, shown
 from toolgate.policy.bundle import load_decisions
 
 if TYPE_CHECKING:
+    from toolgate.kit.pins import Pin, PinDrift
     from toolgate.settings import Settings
 
 app = typer.Typer()
@@ -56,13 +57,14 @@ def adopt(
         chosen = _chosen(inspected, chosen)
     if not chosen:
         raise StartRefused(f"Nothing of {name} was approved.\nLook at the findings: toolgate upstream try {name}")
-    pin = pin_of(name, inspected.peer, inspected.offer, set(chosen).__contains__)
+    with pinning(name):
+        pin = pin_of(name, inspected.peer, inspected.offer, set(chosen).__contains__)
     names, refused = served_by(settings, inspected, pin)
+    rows = rows_for(policy, name, names.values(), dict.fromkeys(names.values(), chosen_roles))
     about = {"upstream": name, "pin": pin.digest, "roles": chosen_roles, "tools": sorted(names.values())}
     with recorded(settings, "upstream.adopt", about):
         write_pin(policy, pin)
-        keep_rows(policy, name, names.values())
-        set_rows(policy, name, dict.fromkeys(names.values(), chosen_roles))
+        write_rows(policy, rows)
     left = sorted({*wanted} - names.keys())
     told = {"adopted": name, "pin": pin.digest, "tools": sorted(names.values()), "left_out": left, "refused": refused}
     text = (
@@ -89,38 +91,60 @@ def approve(
     """Approve what changed since an upstream was adopted, after showing it. New tools need --roles to be served."""
     settings = home_at(home)
     policy, pin = policy_of(settings), pin_at(settings, name)
+    chosen_roles = None if roles is None else _roles(roles, settings)
     inspected = inspect(settings, name)
     found = drift_of(pin, inspected)
-    if not found:
-        report(json, {"approved": name, "pin": pin.digest, "changed": False}, f"{name} is as it was approved.")
-        return
-    blocked = not_servable(inspected.findings)
-    bad = [
-        offered
-        for offered in tool or inspected.offer.places()
-        if shown(offered) in blocked and offered not in pin.declined
-    ]
-    if bad:
-        raise StartRefused(
-            f"{shown(bad[0])} of {name} has a critical finding.\nLook at it: toolgate upstream try {name}"
-        )
-    if not json:
-        show_drift(pin, inspected, found)
-    if not yes and not confirmed(f"Approve this for {name}?"):
-        raise typer.Exit(ExitCode.FAILED)
-    fresh = approved(pin, inspected.offer, inspected.peer, tool)
+    fresh = _approved(pin, inspected, found, tool)
     names, _ = served_by(settings, inspected, fresh)
     given = roles_of(policy, name)
-    added = [served for place, served in names.items() if place not in pin.places() and served not in given]
-    about = {"upstream": name, "pin": fresh.digest, "before": pin.digest, "diff": digest_of(found.as_json())}
-    with recorded(settings, "upstream.approve", about):
+    new = {place: served for place, served in names.items() if served not in given and (not tool or place in tool)}
+    added = sorted(new.values())
+    unserved = f" Not served without --roles: {', '.join(added)}." if added and roles is None else ""
+    if not found and fresh is pin and (chosen_roles is None or not new):
+        told = {"approved": name, "pin": pin.digest, "changed": False, "new": added}
+        report(json, told, f"{name} is as it was approved.{unserved}")
+        return
+    _refuse_critical(pin, inspected, tool)
+    rows = rows_for(policy, name, names.values(), {} if chosen_roles is None else dict.fromkeys(added, chosen_roles))
+    if not json:
+        show_drift(pin, inspected, found)
+        for place in sorted(new.keys() - set(found.added)):
+            show_tool(inspected, place)
+    if not yes and not confirmed(f"Approve this for {name}?"):
+        raise typer.Exit(ExitCode.FAILED)
+    about: dict[str, Any] = {
+        "upstream": name,
+        "pin": fresh.digest,
+        "before": pin.digest,
+        "diff": digest_of(found.as_json()),
+    }
+    about |= {"roles": chosen_roles, "tools": added} if chosen_roles is not None else {}
+    with recorded(settings, "upstream.approve", about):  # all was checked before: what is refused has written nothing
         write_pin(policy, fresh)
-        keep_rows(policy, name, names.values())
-        if roles is not None:
-            set_rows(policy, name, dict.fromkeys(added, _roles(roles, settings)))
-    unserved = f" New and not served without --roles: {', '.join(added)}." if added and roles is None else ""
+        write_rows(policy, rows)
     told = {"approved": name, "pin": fresh.digest, "before": pin.digest, "changed": True, "new": added}
-    report(json, told, f"approved {name}.{unserved} A running server takes it over: toolgate reload.")
+    served = f" Served from now on: {', '.join(added)}." if added and chosen_roles is not None else unserved
+    report(json, told, f"approved {name}.{served} A running server takes it over: toolgate reload.")
+
+
+def _approved(pin: Pin, inspected: Inspection, found: PinDrift, places: Sequence[str] | None) -> Pin:
+    """The pin itself where there is nothing to approve. Raises: StartRefused."""
+    if not found and not places:
+        return pin
+    with pinning(pin.upstream):
+        fresh = approved(pin, inspected.offer, inspected.peer, places)
+    return fresh if fresh.digest != pin.digest else pin
+
+
+def _refuse_critical(pin: Pin, inspected: Inspection, places: Sequence[str] | None) -> None:
+    """What was declined stays so, unless it is named. Raises: StartRefused."""
+    blocked = not_servable(inspected.findings)
+    for place in places or sorted(inspected.offer.places().keys() - set(pin.declined)):
+        if shown(place) in blocked:
+            raise StartRefused(
+                f"{shown(place)} of {pin.upstream} has a critical finding.\n"
+                f"Look at it: toolgate upstream try {pin.upstream}"
+            )
 
 
 def _counted(names: Collection[str]) -> str:

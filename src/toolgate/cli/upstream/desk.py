@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from toolgate.cli.upstream.files import keep_rows, policy_of, write_pin
-from toolgate.cli.upstream.inspection import Inspection, drift_of, inspect, served_by
+from toolgate.cli.upstream.files import policy_of, rows_for, write_pin, write_rows
+from toolgate.cli.upstream.inspection import Inspection, drift_of, findings_about, inspect, pinning, served_by
 from toolgate.cli.upstream.shared import pin_at
 from toolgate.console.ports import FieldChange, UpstreamChange
 from toolgate.errors import StartRefused
-from toolgate.kit.pins import PinFault, digest_of
 from toolgate.kit.pins import approve as approved
+from toolgate.kit.pins import digest_of
 from toolgate.model import strictjson
 from toolgate.model.threads import in_thread
 from toolgate.packs.upstream.scan import not_servable, shown
@@ -39,11 +39,10 @@ class PinDesk(Struct, frozen=True):
         if not found:
             return UpstreamChange("", ())
         fresh = self._fresh(pin, inspected)
+        was, now = pin.places(), inspected.offer.places()
         rows = [
-            FieldChange(
-                tool, each, _text(pin.tools[tool].definition.get(each)), _text(inspected.offer.tools[tool].get(each))
-            )
-            for tool, fields in sorted(found.changed.items())
+            FieldChange(place, each, _text(was[place].definition.get(each)), _text(now[place].get(each)))
+            for place, fields in sorted(found.changed.items())
             for each in fields
         ]
         return UpstreamChange(fresh.digest, rows, list(_notes(inspected, found)), _blocked(pin, inspected))
@@ -60,10 +59,11 @@ class PinDesk(Struct, frozen=True):
         if blocked:
             raise StartRefused(blocked)
         names, _ = served_by(self.settings, inspected, fresh)
+        rows = rows_for(policy, name, names.values(), {})
         about = {"upstream": name, "pin": fresh.digest, "before": pin.digest, "diff": digest_of(found.as_json())}
         with recorded(about):
             write_pin(policy, fresh)
-            keep_rows(policy, name, names.values())
+            write_rows(policy, rows)
         return "Approved. A running server takes it over: toolgate reload. Tools that are new are served once they have roles."
 
     def _found(self, name: str) -> tuple[Pin, Inspection, PinDrift]:
@@ -73,10 +73,8 @@ class PinDesk(Struct, frozen=True):
 
     def _fresh(self, pin: Pin, inspected: Inspection) -> Pin:
         """Raises: StartRefused."""
-        try:
+        with pinning(pin.upstream):
             return approved(pin, inspected.offer, inspected.peer, None)
-        except PinFault as fault:
-            raise StartRefused(f"{pin.upstream} cannot be pinned: {fault}.\nAsk its author.") from None
 
 
 def _notes(inspected: Inspection, found: PinDrift) -> Iterator[str]:
@@ -84,9 +82,8 @@ def _notes(inspected: Inspection, found: PinDrift) -> Iterator[str]:
         yield "Another program or address than the approved one."
     for word, names in (("Gone", found.gone), ("New", found.added), ("Differs", found.about)):
         yield from (f"{word}: {shown(name)}" for name in names)
-    changed = {shown(name) for name in (*found.changed, *found.added)}
-    for finding in inspected.findings:
-        if finding.severity != "info" and finding.extra.get("tool") in changed:
+    for finding in findings_about(inspected, found):
+        if finding.severity != "info":
             yield f"{finding.severity}: {finding.rule}, {finding.message}"
 
 

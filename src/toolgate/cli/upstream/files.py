@@ -127,12 +127,14 @@ def write_pin(policy: Path, pin: Pin) -> None:
     replace_file(path, pin.as_bytes(), _PUBLIC)
 
 
-def set_rows(policy: Path, upstream: str, given: Mapping[str, Sequence[str]]) -> None:
-    """Rows for these served names with these roles; a row that is there keeps what a person wrote into it.
+def rows_for(policy: Path, upstream: str, names: Collection[str], given: Mapping[str, Sequence[str]]) -> bytes:
+    """The manifest in which this upstream has rows for no other names, and those given have these roles; a row that is there
+    keeps what a person wrote into it. Nothing is written yet.
 
     Raises: StartRefused.
     """
     rows = _rows(policy)
+    rows["tools"] = [row for row in rows["tools"] if row.get("x-pack") != pack_name(upstream) or row["name"] in names]
     there = {row["name"]: row for row in rows["tools"]}
     for name, roles in sorted(given.items()):
         if name in there and there[name].get("x-pack") != pack_name(upstream):
@@ -143,14 +145,17 @@ def set_rows(policy: Path, upstream: str, given: Mapping[str, Sequence[str]]) ->
             there[name]["x-roles"] = list(roles)
         else:
             rows["tools"].append(_row(upstream, name, roles))
-    _write_rows(policy, rows)
+    return _encoded(policy, rows)
+
+
+def write_rows(policy: Path, rows: bytes) -> None:
+    path = policy / MANIFEST_FILE
+    replace_file(path, rows, path.stat().st_mode & 0o777)
 
 
 def keep_rows(policy: Path, upstream: str, names: Collection[str]) -> None:
     """Take away this upstream's rows for all other names. Raises: StartRefused."""
-    rows = _rows(policy)
-    rows["tools"] = [row for row in rows["tools"] if row.get("x-pack") != pack_name(upstream) or row["name"] in names]
-    _write_rows(policy, rows)
+    write_rows(policy, rows_for(policy, upstream, names, {}))
 
 
 def roles_of(policy: Path, upstream: str) -> dict[str, list[str]]:
@@ -174,9 +179,10 @@ def _rows(policy: Path) -> dict[str, Any]:
     return content
 
 
-def _write_rows(policy: Path, content: dict[str, Any]) -> None:
+def _encoded(policy: Path, content: dict[str, Any]) -> bytes:
     parse_manifest(content, MANIFEST_FILE)  # what is written is a manifest, or nothing is
-    path, encoded = policy / MANIFEST_FILE, strictjson.dumps_pretty(content)
+    encoded = strictjson.dumps_pretty(content)
     if len(encoded) > MAX_MANIFEST_BYTES:
+        path = policy / MANIFEST_FILE
         raise StartRefused(f"{path} would be larger than a server reads.\nAdopt fewer tools: --tool GLOB chooses.")
-    replace_file(path, encoded, path.stat().st_mode & 0o777)
+    return encoded

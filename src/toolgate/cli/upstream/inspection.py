@@ -13,9 +13,9 @@ from msgspec import Struct
 from toolgate.cli import output
 from toolgate.enabled import enabled_packs
 from toolgate.errors import StartRefused, ToolError, UpstreamFailed
-from toolgate.kit.pins import compare
+from toolgate.kit.pins import PinFault, compare
 from toolgate.packs.upstream.names import served_names, taken_with
-from toolgate.packs.upstream.scan import Scanned, scan
+from toolgate.packs.upstream.scan import Scanned, scan, shown
 from toolgate.powers.mcp.failures import NotSent
 from toolgate.powers.secrets import SecretSources
 from toolgate.ruleset import names_taken
@@ -73,6 +73,21 @@ def served_by(settings: Settings, inspected: Inspection, pin: Pin) -> tuple[dict
 
 def drift_of(pin: Pin, inspected: Inspection) -> PinDrift:
     return compare(pin, inspected.offer, inspected.peer)
+
+
+def findings_about(inspected: Inspection, found: PinDrift) -> list[Finding]:
+    """What was found about the places that changed or are new."""
+    places = {shown(place) for place in (*found.changed, *found.added)}
+    return [finding for finding in inspected.findings if finding.extra.get("tool") in places]
+
+
+@contextmanager
+def pinning(name: str) -> Iterator[None]:
+    """Around what makes a pin. Raises: StartRefused."""
+    try:
+        yield
+    except PinFault as fault:
+        raise StartRefused(f"{name} cannot be pinned: {fault}.\nLook at it: toolgate upstream try {name}") from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.cli import output
-from toolgate.cli.upstream.inspection import Inspection
+from toolgate.cli.upstream.inspection import Inspection, findings_about
 from toolgate.kit.findings import by_severity
 from toolgate.model import strictjson
 from toolgate.packs.upstream.scan import shown
@@ -58,10 +58,14 @@ def show_inspection(inspected: Inspection, tools: Sequence[str] | None = None) -
 
 
 def show_tool(inspected: Inspection, name: str) -> None:
-    text = inspected.offer.places()[name].get("description")
     output.line((f"\n{shown(name)}", "bold"))
-    output.write((text if isinstance(text, str) else "(no description)") + "\n")
+    _show_description(inspected, name)
     _show_findings([finding for finding in inspected.findings if finding.extra.get("tool") == shown(name)])
+
+
+def _show_description(inspected: Inspection, name: str) -> None:
+    text = inspected.offer.places()[name].get("description")
+    output.write((text if isinstance(text, str) else "(no description)") + "\n")
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:
@@ -85,16 +89,13 @@ def show_drift(pin: Pin, inspected: Inspection, found: PinDrift) -> None:
         output.line(("changed ", "yellow"), (f"{shown(name)}: {', '.join(fields)}", ""))
         for each in fields:
             _show_field(pin.places()[name].definition.get(each), inspected.offer.places()[name].get(each))
-    for word, names in (("gone    ", found.gone), ("new     ", found.added), ("differs ", found.about)):
+    for name in found.added:
+        output.line(("new     ", "yellow"), (shown(name), ""))
+        _show_description(inspected, name)
+    for word, names in (("gone    ", found.gone), ("differs ", found.about)):
         for name in names:
             output.line((word, "yellow"), (shown(name), ""))
-    _show_findings(
-        [
-            finding
-            for finding in inspected.findings
-            if finding.extra.get("tool") in {shown(name) for name in found.changed}
-        ]
-    )
+    _show_findings(findings_about(inspected, found))
 
 
 def _show_field(before: Any, after: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 from toolgate import __version__
 from toolgate.cli import output
 from toolgate.cli.options import Home, Json, home_at
-from toolgate.cli.upstream.inspection import drift_of, inspect
+from toolgate.cli.upstream.inspection import drift_of, findings_about, inspect
 from toolgate.cli.upstream.shared import Name, pin_at
 from toolgate.cli.upstream.show import inspection_json, show_drift, show_inspection
 from toolgate.errors import ExitCode, StartRefused
@@ -59,7 +59,8 @@ def diff(name: Name, home: Home = None, json: Json = False) -> None:
     inspected = inspect(settings, name)
     found = drift_of(pin, inspected)
     if json:
-        output.answer_json({"upstream": name, "pin": pin.digest, **found.as_json()})
+        about = [finding.as_json() for finding in findings_about(inspected, found)]
+        output.answer_json({"upstream": name, "pin": pin.digest, **found.as_json(), "findings": about})
     else:
         show_drift(pin, inspected, found)
     raise typer.Exit(ExitCode.DRIFT if found else ExitCode.OK)
