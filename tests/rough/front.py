@@ -41,6 +41,10 @@ RSS_BYTES = 300_000_000
 RSS_LEFT_BYTES = 64_000_000
 """How much more memory than before may stay in use: allocators keep some of what they were given back."""
 RECOVERY_S = 10.0
+CALM_S = 0.3
+"""Of a measurement after an attack: it is repeated until the good caller fares as before, or the time to recover is over."""
+TIMES_CALM = 5
+"""How many times what it was the good caller's time may then be: a short measurement on a shared machine is a rough one."""
 TRIES = 3
 SPARE_FDS = 64
 """Descriptors beside connections: the log, stores, worker processes, timers."""
@@ -71,6 +75,11 @@ class Pace:
     def of(kept: Sequence[float], new: Sequence[float], failures: Sequence[str]) -> Pace:
         return Pace(len(kept) + len(new), _at(kept, 0.5), _at(kept, 0.99), _at(new, 0.9), failures)
 
+    def is_like(self, before: Pace) -> bool:
+        """Nothing fails, and calls by kept and by new connections take about as long as they did."""
+        pairs = ((self.p50, before.p50), (self.p99, before.p99), (self.new, before.new))
+        return not self.failures and all(now < TIMES_CALM * max(was, LEAST_QUIET_S) for now, was in pairs)
+
 
 def _at(values: Sequence[float], share: float) -> float:
     return sorted(values)[math.ceil((len(values) - 1) * share)]
@@ -90,6 +99,8 @@ class Outcome:
     count: int
     quiet: Pace
     loaded: Pace
+    calm: Pace
+    """After the attack."""
     before: State
     peak: State
     after: State
@@ -118,6 +129,8 @@ class Outcome:
             yield f"hostile connections are still open after {RECOVERY_S:.0f} s"
         if self.recovered_s >= RECOVERY_S:
             yield f"not as before after {RECOVERY_S:.0f} s: {self.before} became {self.after}"
+        if not self.calm.is_like(self.quiet):
+            yield f"the good caller fares not as before after {RECOVERY_S:.0f} s: {self.quiet} became {self.calm}"
 
     def line(self) -> str:
         def ms(seconds: float) -> str:
@@ -130,15 +143,15 @@ class Outcome:
         ended = "   -" if self.ended_s is None else f"{self.ended_s:4.1f}"
         return (
             f"{self.name:32} {self.count:5} {ms(quiet.p50)} {ms(loaded.p50)} {ms(quiet.p99)} {ms(loaded.p99)} "
-            f"{ms(quiet.new)} {ms(loaded.new)} {mb(self.before)} {mb(self.peak)} {mb(self.after)} {self.peak.worker / 1e6:4.0f} "
-            f"{self.before.fds:4} {self.peak.fds:5} {self.after.fds:4} {ended} {self.recovered_s:4.1f}  "
-            f"{self.heard['opened']} opened, heard {self.heard['answers']}"
+            f"{ms(self.calm.p99)} {ms(quiet.new)} {ms(loaded.new)} {mb(self.before)} {mb(self.peak)} {mb(self.after)} "
+            f"{self.peak.worker / 1e6:4.0f} {self.before.fds:4} {self.peak.fds:5} {self.after.fds:4} {ended} "
+            f"{self.recovered_s:4.1f}  {self.heard['opened']} opened, heard {self.heard['answers']}"
         )
 
 
 TITLE = (
-    f"{'':38} {'p50 in ms':>15} {'p99 in ms':>15} {'new, p90':>15} {'memory in MB':>19} {'descriptors':>15} {'seconds':>9}\n"
-    f"{'kind':32} {'conns':>5} {'quiet':>7} {'loaded':>7} {'quiet':>7} {'loaded':>7} {'quiet':>7} {'loaded':>7} "
+    f"{'':38} {'p50 in ms':>15} {'p99 in ms':>23} {'new, p90':>15} {'memory in MB':>19} {'descriptors':>15} {'seconds':>9}\n"
+    f"{'kind':32} {'conns':>5} {'quiet':>7} {'loaded':>7} {'quiet':>7} {'loaded':>7} {'then':>7} {'quiet':>7} {'loaded':>7} "
     f"{'was':>4} {'peak':>4} {'then':>4} {'work':>4} {'was':>4} {'peak':>5} {'then':>4} {'end':>4} {'calm':>4}"
 )
 
@@ -207,12 +220,22 @@ class Range:
             _say(attack, "\n")
             ended_s = _until(lambda: self.state().fds <= before.fds + 8) if ends else None
             heard, _ = attack.communicate(timeout=PATIENCE_S)
-        recovered_s = _until(lambda: self._is_as(before))
+        recovered_s, calm = self._recovered(before, quiet)
         outcome = Outcome(
-            name, count, quiet, loaded, before, peak(), self.state(), ended_s, recovered_s, json.loads(heard)
+            name, count, quiet, loaded, calm, before, peak(), self.state(), ended_s, recovered_s, json.loads(heard)
         )
         self.say(outcome.line())
         return outcome
+
+    def _recovered(self, before: State, quiet: Pace) -> tuple[float, Pace]:
+        """Seconds until the server held no more than before, and how the good caller fares now that the attack is over."""
+        over = time.monotonic()
+        recovered_s = _until(lambda: self._is_as(before))
+        calm = self.pace(CALM_S)
+        while not calm.is_like(quiet) and time.monotonic() - over < RECOVERY_S:
+            calm = self.pace(CALM_S)
+        _until(lambda: self._is_as(before))  # the good caller has left, too
+        return recovered_s, calm
 
     def _key(self) -> str:
         return self.home.keys[self.attacker]

@@ -35,6 +35,7 @@ QUICK = {
     "keyed, never reads": (100,),
     "keyed, endless trailers": (100,),
     "keyed, chunks of one byte": (100,),
+    "keyed, slow body": (100,),
     "keyed, large bodies": (100,),
 }
 LONG = dict.fromkeys(KEYED, (1, 10, 100, 256))
