@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -18,6 +19,7 @@ from toolgate.packs.governance.repository.suppressions import (
     inline_ignores,
     knows,
     read_suppressions,
+    zizmor_ignores,
 )
 from toolgate.packs.governance.rules.catalogue import GATE, SUPPRESSION, ZIZMOR
 
@@ -56,8 +58,8 @@ class BaseFiles(Struct, frozen=True):
 
 def deciding_paths(repository: Repository) -> list[str]:
     """Files whose earlier form tells which ignores are new."""
-    own = [path for path in (SUPPRESSIONS, CONFIG) if path in repository.files]
-    return own + sorted({ignore.path for ignore in _inline(repository)})
+    # The settings also where they are not: then the change may have deleted them.
+    return [SUPPRESSIONS, CONFIG, *sorted({ignore.path for ignore in (*_inline(repository), *_for_zizmor(repository))})]
 
 
 def judge_ignores(
@@ -122,6 +124,12 @@ def _inline(repository: Repository) -> Iterator[Ignore]:
     for path, file in repository.files.items():
         if file.type in ("workflow", "action"):
             yield from inline_ignores(path, file.text)
+
+
+def _for_zizmor(repository: Repository) -> Iterator[Ignore]:
+    for path, file in repository.files.items():
+        if file.type in ("workflow", "action"):
+            yield from zizmor_ignores(path, file.text)
 
 
 def _apply_inline(
@@ -206,18 +214,10 @@ def _about(path: str, line: int, message: str, fix: str, anchor: str, severity: 
 
 def _added(repository: Repository, base: BaseFiles) -> Iterator[Finding]:
     """Whoever makes a finding must not be able to hide it unseen in the same change."""
-    before = {
-        (ignore.path, ignore.rules, ignore.reason)
-        for path, data in base.files.items()
-        for ignore in _ignores_in(path, data)
-    }
-    for ignore in _inline(repository):
-        if (ignore.path, ignore.rules, ignore.reason) not in before:
-            rules = ", ".join(ignore.rules)[:80]
-            message = f"This change adds an ignore of {rules}: {ignore.reason[:200] or 'no reason'}."
-            yield _about(
-                ignore.path, ignore.line, message, "Review it with the change.", f"added {rules} {ignore.reason}", "low"
-            )
+    old = [(path, data.decode(errors="replace")) for path, data in base.files.items()]
+    yield from _more(_inline(repository), (ignore for file in old for ignore in inline_ignores(*file)), "low")
+    # zizmor heeds its comments whatever they hide, and asks for no reason: they weigh what a suppression does.
+    yield from _more(_for_zizmor(repository), (ignore for file in old for ignore in zizmor_ignores(*file)), "medium")
     known = {(entry.fingerprint, entry.expires) for entry in _entries_in(base.files.get(SUPPRESSIONS))}
     for entry in repository.suppressed:
         if (entry.fingerprint, entry.expires) not in known:
@@ -226,13 +226,26 @@ def _added(repository: Repository, base: BaseFiles) -> Iterator[Finding]:
             anchor = f"added {entry.fingerprint}"
             yield _about(SUPPRESSIONS, entry.line, message, "Review it with the change.", anchor, "medium")
     config = repository.files.get(CONFIG)
-    if config is not None and config.text.encode() != base.files.get(CONFIG, b""):
+    if config is None and CONFIG in base.files:
+        message = f"This change deletes {CONFIG}, which decided how changes are judged."
+        yield _about(CONFIG, 1, message, "Review it with the change.", "settings deleted", "medium")
+    elif config is not None and config.text.encode() != base.files.get(CONFIG, b""):
         message = f"This change edits {CONFIG}, which decides how it is judged."
         yield _about(CONFIG, 1, message, "Review it with the change.", "settings changed", "medium")
 
 
-def _ignores_in(path: str, data: bytes) -> Iterator[Ignore]:
-    return inline_ignores(path, data.decode(errors="replace"))
+def _more(now: Iterable[Ignore], before: Iterable[Ignore], severity: Severity) -> Iterator[Finding]:
+    """Comments beyond as many of the same wording as the file had: one may move, and a copy of it is one more."""
+    left = Counter((ignore.path, ignore.rules, ignore.reason) for ignore in before)
+    for ignore in now:
+        same = (ignore.path, ignore.rules, ignore.reason)
+        if left[same] > 0:
+            left[same] -= 1
+            continue
+        rules = ", ".join(ignore.rules)[:80]
+        message = f"This change adds an ignore of {rules}: {ignore.reason[:200] or 'no reason'}."
+        anchor = f"added {rules} {ignore.reason}"
+        yield _about(ignore.path, ignore.line, message, "Review it with the change.", anchor, severity)
 
 
 def _entries_in(data: bytes | None) -> tuple[SuppressionEntry, ...]:

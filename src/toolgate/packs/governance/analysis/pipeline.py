@@ -24,7 +24,7 @@ from toolgate.packs.governance.analysis.weigh import (
 from toolgate.packs.governance.analysis.zizmor import merged
 from toolgate.packs.governance.repository.answers import invalid_input
 from toolgate.packs.governance.repository.config import Profile, Writer, stricter
-from toolgate.packs.governance.repository.identity import RepositoryOrigin, origin_of
+from toolgate.packs.governance.repository.identity import RepositoryOrigin, origin_among
 from toolgate.packs.governance.repository.model import MAX_FILE_BYTES, File, Repository, governed, local_actions, parse
 from toolgate.packs.governance.repository.protection import PROTECTION_FILES
 from toolgate.packs.governance.repository.reading import Queue, SkippedFile
@@ -91,8 +91,7 @@ def _with_outside(repository: Repository, rim: LocalInputs) -> Repository:
 
 
 def _origin(context: str | None, repository: Repository, rim: LocalInputs) -> RepositoryOrigin:
-    named = origin_of(context, repository.config.repository)
-    return rim.origin if not named.is_named and rim.origin else named
+    return origin_among(context, repository.config.repository, rim.origin)
 
 
 def _profile(ctx: Context, repository: Repository, *, strict: bool) -> Profile:

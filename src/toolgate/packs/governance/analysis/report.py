@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from toolgate.kit.findings import SEVERITIES, Finding
 from toolgate.packs.governance.analysis.drift import DRIFT_LIMIT
 from toolgate.packs.governance.repository.answers import within
-from toolgate.packs.governance.rules.catalogue import ADR, BY_ID, RULES_DIGEST
+from toolgate.packs.governance.rules.catalogue import ADR, BY_ID, RULES_DIGEST, ZIZMOR
 from toolgate.packs.governance.stores.statistics import Counts
 
 if TYPE_CHECKING:
@@ -83,7 +83,16 @@ def reasons(analysis: Analysis) -> list[str]:
 
 def reliability(analysis: Analysis, rule: str) -> Counts:
     """Reviewed findings of the rule in this repository."""
-    return analysis.memory.reliability.get(rule, Counts(0, 0, 0))
+    known = analysis.memory.reliability
+    if rule != ZIZMOR:
+        return known.get(rule, Counts(0, 0, 0))
+    # Reviews are of its audits (zizmor/template-injection); the rule is all of them.
+    each = [counts for name, counts in known.items() if name.startswith(f"{ZIZMOR}/")]
+    return Counts(
+        sum(counts.total for counts in each),
+        sum(counts.false_positives for counts in each),
+        sum(counts.true_positives for counts in each),
+    )
 
 
 def _rule_json(analysis: Analysis, verdict: RuleVerdict) -> dict[str, Any]:

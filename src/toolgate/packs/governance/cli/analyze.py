@@ -34,7 +34,7 @@ from toolgate.packs.governance.cli.target import target_of
 from toolgate.packs.governance.cli.zizmor import Zizmor
 from toolgate.packs.governance.repository.config import CONFIG, read_config
 from toolgate.packs.governance.repository.model import MAX_FILE_BYTES, parse_as
-from toolgate.packs.governance.rules.catalogue import BY_ID, GATE, ZIZMOR
+from toolgate.packs.governance.rules.catalogue import BY_ID, GATE, SUPPRESSION, ZIZMOR
 from toolgate.packs.governance.stores.statistics import told
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def analyze(
     else:
         write_findings(shown(analysis, rim.reader, form), form, output, f"{_reliabilities(analysis)}{verdict}")
     errors = list(_errors(analysis, required=require_evaluated, zizmor=_chosen(who, zizmor)))
+    if require_evaluated and rim.reader.unknown:
+        errors.append(f"{SUPPRESSION} was not evaluated: {rim.reader.unknown}")
     raise typer.Exit(gate_exit(errors, exit_of(analysis.decision, environment, fail_on, binding=require_binding)))
 
 
@@ -184,7 +186,7 @@ def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]
         for verdict in analysis.not_evaluated
     ]
     if reader.unknown:
-        missing.append(Finding("SUPPRESSION", "not_evaluated", "info", reader.unknown))
+        missing.append(Finding(SUPPRESSION, "not_evaluated", "info", reader.unknown))
     skipped = [
         Finding("SKIPPED", "not_evaluated", "info", f"not read: {file.reason}", file=file.path)
         for file in analysis.repository.skipped

@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 
 
 def fix_files(target: CommandTarget, pins: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """(path, what was done) for each file that changed. Raises: typer.BadParameter: the pins cannot be read.
+    """(path, what was done) for each file that changed. Raises: typer.BadParameter: the pins or a file cannot be read.
 
-    Side effects: rewrites workflows and actions; each is whole before and after.
+    Side effects: rewrites workflows and actions, when all have been read; each is whole before and after.
     """
+    for path, after, changes in list(_mended(target, pins)):
+        whole = target.root / path
+        temporary = whole.with_name(f".{whole.name}.toolgate")
+        temporary.write_bytes(after)
+        temporary.chmod(whole.stat().st_mode)
+        temporary.replace(whole)
+        yield path, changes
+
+
+def _mended(target: CommandTarget, pins: Path | None) -> Iterator[tuple[str, bytes, list[str]]]:
     known = _pins(target.root, pins)
     files = OwnFiles(target.root)
     for path in sorted(target.files or governed(files)[0]):
@@ -33,13 +43,11 @@ def fix_files(target: CommandTarget, pins: Path | None) -> Iterator[tuple[str, l
             after, changes = fixed(path, before, known)
         except YamlFault:
             continue  # it is a finding; there is nothing to mend by machine
+        except UnicodeDecodeError as fault:
+            line = before.count(b"\n", 0, fault.start) + 1
+            raise typer.BadParameter(f"--fix: {path}:{line}: not UTF-8, so nothing was mended") from None
         if changes:
-            whole = target.root / path
-            temporary = whole.with_name(f".{whole.name}.toolgate")
-            temporary.write_bytes(after)
-            temporary.chmod(whole.stat().st_mode)
-            temporary.replace(whole)
-            yield path, changes
+            yield path, after, changes
 
 
 def _pins(root: Path, given: Path | None) -> Pins:

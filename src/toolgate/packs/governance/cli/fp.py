@@ -21,6 +21,7 @@ from toolgate.cli.output import answer_json, say, write
 from toolgate.config import load_settings, require_home
 from toolgate.errors import SettingsError, ToolError
 from toolgate.kit.reports.sarif import FINGERPRINT
+from toolgate.kit.yamldoc import YamlFault
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.packs.governance.cli.analyze import analyzed, outside
@@ -28,7 +29,9 @@ from toolgate.packs.governance.cli.git import is_ignored, origin_at
 from toolgate.packs.governance.cli.local import person
 from toolgate.packs.governance.cli.options import About, Root
 from toolgate.packs.governance.cli.target import target_of
-from toolgate.packs.governance.repository.identity import origin_of
+from toolgate.packs.governance.repository.config import CONFIG, read_config
+from toolgate.packs.governance.repository.identity import origin_among
+from toolgate.packs.governance.repository.model import MAX_FILE_BYTES
 from toolgate.packs.governance.repository.suppressions import (
     MAX_TEXT,
     RULE_FORM,
@@ -170,7 +173,7 @@ def _reviewed(
     """The rule and the repository of the finding. Raises: typer.BadParameter: there is no such finding."""
     if report is not None:
         rules = _findings_of(report)
-        repository = origin_of(context).repository if context else origin_at(target.root).repository
+        repository = origin_among(context, _own_name(who), origin_at(target.root)).repository
     else:
         with outside(who, None, None, None) as rim:
             analysis = analyzed(who, target, {"mode": "pull_request", "context": context}, rim.outside)
@@ -182,6 +185,17 @@ def _reviewed(
     if not knows(rules[fingerprint]):
         raise typer.BadParameter(f"a finding of {rules[fingerprint]} cannot be suppressed: mend it")
     return rules[fingerprint], repository
+
+
+def _own_name(who: RepositoryCommand) -> str | None:
+    """What the repository calls itself. Raises: typer.BadParameter: its settings cannot be read."""
+    try:
+        data = who.files.read_bytes(CONFIG, max_bytes=MAX_FILE_BYTES) if who.files.is_file(CONFIG) else b""
+        return read_config(data).repository
+    except ToolError as fault:
+        raise typer.BadParameter(f"{CONFIG} cannot be read: {fault.text}") from None
+    except YamlFault as fault:
+        raise typer.BadParameter(f"{CONFIG}:{fault.line}: {fault.text}") from None
 
 
 def _findings_of(report: Path) -> dict[str, str]:

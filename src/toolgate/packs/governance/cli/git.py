@@ -58,7 +58,7 @@ class BaseReader:
         self._ref = ref
         self._required = required
         self.unknown = ""
-        """Why it is not known what the change added; empty when it is, or when there is nothing to ask about."""
+        """Why it is not known what the change added; empty when it is."""
 
     def __call__(self, paths: list[str]) -> BaseFiles | None:
         if not paths:
@@ -68,8 +68,25 @@ class BaseReader:
                 raise typer.BadParameter(f"--base: {self._ref} is not in this clone (fetch it, or give another)")
             self.unknown = f"{self._ref} is not in this clone, so which ignores are new is not known (--base)"
             return None
-        found = {path: _git(self._root, "cat-file", "blob", f"{self._ref}:{path}") for path in paths}
+        # With a dot: from the judged directory, which may be one of a larger checkout.
+        found = {path: _git(self._root, "cat-file", "blob", f"{self._ref}:./{path}") for path in paths}
+        unread = self._unread([path for path, data in found.items() if data is None])
+        if unread:
+            if self._required:
+                raise typer.BadParameter(
+                    f"--base: {self._ref}:{unread} cannot be read here (fetch it, or give another)"
+                )
+            self.unknown = f"{self._ref}:{unread} cannot be read here, so which ignores are new is not known (--base)"
+            return None
         return BaseFiles({path: data for path, data in found.items() if data is not None})
+
+    def _unread(self, paths: list[str]) -> str:
+        """One of these files that the commit has and Git cannot print: a clone may lack what it was not asked for."""
+        own = [path for path in paths if not Path(path).is_absolute() and ".." not in Path(path).parts]
+        if not own:
+            return ""
+        listed = _git(self._root, "ls-tree", "-z", "--name-only", self._ref, "--", *own)
+        return own[0] if listed is None else listed.decode(errors="replace").partition("\0")[0]
 
 
 def is_ignored(root: Path, path: str) -> bool:

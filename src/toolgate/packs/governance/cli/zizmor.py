@@ -21,6 +21,8 @@ TIMEOUT_S: Final = 60.0
 ARGUMENTS: Final = (
     "--offline",
     "--no-progress",
+    # A zizmor.yml could switch audits off, and nobody would be told.
+    "--no-config",
     "--color=never",
     "--quiet",
     # Without it a file that zizmor cannot read would be left out in silence.

@@ -37,6 +37,12 @@ def origin_of(context: str | None, name: str | None = None) -> RepositoryOrigin:
     return RepositoryOrigin(name) if name else RepositoryOrigin()
 
 
+def origin_among(context: str | None, name: str | None, otherwise: RepositoryOrigin | None) -> RepositoryOrigin:
+    """As the caller names it, else as its settings do, else `otherwise`: reviews and reports must agree on one name."""
+    named = origin_of(context, name)
+    return otherwise if not named.is_named and otherwise else named
+
+
 def remote_of(git_config: str) -> str | None:
     """The name of the repository by the remote `origin` of a Git configuration."""
     section = _ORIGIN.search(git_config)

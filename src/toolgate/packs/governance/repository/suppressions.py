@@ -36,6 +36,8 @@ RULE_FORM: Final = re.compile(r"(?:MD|L0)-[0-9]{3}|BASELINE|zizmor/[a-z0-9-]{1,6
 """How the rules that a suppression may be about are spelt."""
 _KNOWN: Final = frozenset({"L0-002", "BASELINE", *(f"MD-{number:03d}" for number in range(6))})
 _INLINE: Final = re.compile(r"#\s{0,8}toolgate:\s{0,8}ignore\[([^\]]{0,200})\]\s{0,8}(.*)")
+_FOR_ZIZMOR: Final = re.compile(r"#\s{0,8}zizmor:\s{0,8}ignore\[([^\r]*)", re.IGNORECASE)
+"""Wider than what zizmor heeds (it takes all up to the last bracket of the line): none of its comments may be missed."""
 
 
 class SuppressionEntry(Struct, frozen=True):
@@ -146,3 +148,15 @@ def inline_ignores(path: str, text: str) -> Iterator[Ignore]:
             alone = not line.partition(found[0])[0].strip()
             rules = tuple(rule.strip() for rule in found[1].split(",") if rule.strip())
             yield Ignore(path, number, number + alone, rules, found[2].strip()[:MAX_TEXT])
+
+
+def zizmor_ignores(path: str, text: str) -> Iterator[Ignore]:
+    """Every comment of the form `# zizmor: ignore[audit, audit] reason` in a file: zizmor's own, which it heeds itself."""
+    if "zizmor" not in text.lower():
+        return
+    # Only at line feeds: what else ends a line for Python is within a comment for zizmor.
+    for number, line in enumerate(text.split("\n"), 1):
+        for found in _FOR_ZIZMOR.finditer(line):
+            named, _, reason = found[1].partition("]")
+            rules = tuple(f"zizmor/{rule.strip()}" for rule in named.split(",") if rule.strip())
+            yield Ignore(path, number, number, rules or ("zizmor",), reason.strip())

@@ -50,7 +50,7 @@ def read_pins(data: bytes) -> Pins:
 
 
 def fixed(path: str, data: bytes, pins: Table[str, str]) -> tuple[bytes, list[str]]:
-    """The mended text, and what was done. Raises: YamlFault: it cannot be read."""
+    """The mended text, and what was done. Raises: YamlFault: it cannot be read. UnicodeDecodeError."""
     text, changes = data.decode("utf-8-sig"), []
     lines = text.splitlines(keepends=True)
     pinned = [_pinned(line, pins) for line in lines]
