@@ -50,6 +50,7 @@ FLOODS = "tests/packs/consensus/gossip/test_floods.py"
 CLIENT = "src/toolgate/powers/mcp"
 LANES = "tests/upstreams/relay/test_lanes.py"
 QUESTIONS = "tests/upstreams/relay/test_questions.py"
+DRIFT = "tests/upstreams/test_drift.py"
 PINS = "src/toolgate/kit/pins.py"
 PIN_TESTS = "tests/kit/test_pins.py"
 STOPS = "tests/gate/authority/test_stops.py"
@@ -1346,6 +1347,27 @@ MUTATIONS = (
         "if place in self._mismatch:",
         "if False:",
         "tests/upstreams/test_hostile_stdio.py::test_a_tool_that_changes_between_list_and_call_is_refused_after_one_list",
+    ),
+    Mutation(
+        "upstream: only the first page is compared",
+        f"{CLIENT}/session.py",
+        "if following is None:",
+        "if True:",
+        f"{DRIFT}::test_a_tool_that_changed_on_the_second_page_is_refused",
+    ),
+    Mutation(
+        "upstream: a child that came back is believed",
+        f"{CLIENT}/upstream.py",
+        "await self._check(session)",
+        "await (self._check(session) if self._checked_at < 0 else asyncio.sleep(0))",
+        f"{DRIFT}::test_a_child_that_died_and_came_back_otherwise_is_refused",
+    ),
+    Mutation(
+        "upstream: what is new is told to nobody",
+        "src/toolgate/upstreams.py",
+        "if found.added or found.about:",
+        "if False:",
+        f"{DRIFT}::test_what_is_new_and_not_approved_is_told_to_the_log_and_not_served",
     ),
     Mutation(
         "upstream: an effect is sent again",

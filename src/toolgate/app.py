@@ -166,7 +166,7 @@ def _record_limits(ledger: LocalLedger, why: str | None) -> None:
 
 
 def _record_event(ledger: LocalLedger, name: str, event: UpstreamEvent) -> None:
-    """An upstream came up, went down or is not as it was approved."""
+    """An upstream came up, went down, is not as it was approved, or offers what nobody has approved."""
     facts = {"about": {"event": f"upstream.{event.kind}", "upstream": name, "reason": event.details.get("reason")}}
     level = logging.INFO if event.kind == "up" else logging.WARNING
     _upstreams_log.log(level, "upstream %s: %s", name, event.details.get("reason") or event.kind, extra=facts)

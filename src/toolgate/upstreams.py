@@ -35,7 +35,7 @@ from toolgate.powers.proxy import proxy_of
 from toolgate.powers.secrets import SecretSources
 
 if TYPE_CHECKING:
-    from toolgate.kit.pins import Offer
+    from toolgate.kit.pins import Offer, PinDrift
     from toolgate.model.powers import Secrets
     from toolgate.model.tool import Effect
     from toolgate.policy.manifest import ManifestRow
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 LISTS: Final = ("tools", "prompts", "resources")
 """What can change beside resources."""
 SUFFIX: Final = ".pin.json"
+MAX_TOLD: Final = 64
+"""Lists with something new, of one upstream, that the log is told of. What is new is not served, told or not."""
+MAX_NAMED: Final = 20
+_NAME_CHARS: Final = 200
 
 
 class UpstreamStatus(Struct, frozen=True):
@@ -162,6 +166,8 @@ class Adopted:
         bounds = Bounds()
         self._connect = reach(table, secrets, pin.peer, births, bounds)
         self._on_event = on_event
+        self._told: set[str] = set()
+        """Digests of lists with something new in them that the log has."""
         rewriting = Rewriting(table.name, not table.prefix)
         self.upstream = Upstream(
             table.name,
@@ -190,7 +196,21 @@ class Adopted:
         return transport
 
     def _judge(self, offer: Offer) -> dict[str, str]:
-        return compare(self.pin, offer).refused(self.pin)
+        found = compare(self.pin, offer)
+        if found.added or found.about:
+            self._tell_unapproved(found, offer)
+        return found.refused(self.pin)
+
+    def _tell_unapproved(self, found: PinDrift, offer: Offer) -> None:
+        """What is new is not served and refuses nothing, so no call would ever tell of it. The names are a stranger's: each
+        list is told once, whatever comes between, and neither their number nor their length fills the log."""
+        told = digest_of([found.added, offer.server, offer.instructions])
+        if told in self._told or len(self._told) >= MAX_TOLD:
+            return
+        self._told.add(told)
+        named = [place[:_NAME_CHARS] for place in found.added[:MAX_NAMED]]
+        details = {"new": named, "count": len(found.added), "differs": list(found.about)}
+        self._on_event(self.table.name, UpstreamEvent("unapproved", details))
 
     def is_same(self, table: UpstreamTable, pin: Pin) -> bool:
         return self.table == table and self.pin == pin

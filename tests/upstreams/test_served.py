@@ -155,6 +155,7 @@ VERDICTS = {
     "no answer": ("in_doubt", 504, 10),
     "exit": ("upstream_down", 503, 9),
     "changes": ("upstream_drift", 409, 3),
+    "described otherwise": ("upstream_drift", 409, 3),
     "wants input": ("upstream_fault", 502, 1),
 }
 
@@ -192,7 +193,7 @@ def failures(home: Home) -> list[dict[str, Any]]:
     return [one for one in home.calls() if one["event"] == "outcome" and one["error"]]
 
 
-@pytest.mark.parametrize("behaviour", ["die on call", "exit", "wants input"])
+@pytest.mark.parametrize("behaviour", ["die on call", "exit", "wants input", "described otherwise"])
 def test_the_same_verdict_over_a_pipe(behaviour: str, tmp_path: Path) -> None:
     code, status, _ = VERDICTS[behaviour]
     swapping = Swapping(tmp_path)
@@ -210,7 +211,7 @@ def test_the_same_verdict_over_a_pipe(behaviour: str, tmp_path: Path) -> None:
         assert (error["code"], error["data"]["canonical_code"]) == (status, code.upper())
 
 
-@pytest.mark.parametrize("behaviour", ["exit", "die on call"])
+@pytest.mark.parametrize("behaviour", ["exit", "die on call", "described otherwise"])
 def test_the_command_line_ends_with_the_verdicts_exit_code(behaviour: str, tmp_path: Path) -> None:
     swapping = Swapping(tmp_path)
     home = adopting_home(tmp_path / "home", {"stub": swapping.table()})

@@ -60,7 +60,7 @@ State = Literal["idle", "up", "down"]
 class UpstreamEvent(Struct, frozen=True):
     """Something that belongs into the log."""
 
-    kind: Literal["up", "down", "drifted", "question_refused", "question_unanswered"]
+    kind: Literal["up", "down", "drifted", "unapproved", "question_refused", "question_unanswered"]
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
