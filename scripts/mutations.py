@@ -1370,6 +1370,13 @@ MUTATIONS = (
         f"{DRIFT}::test_what_is_new_and_not_approved_is_told_to_the_log_and_not_served",
     ),
     Mutation(
+        "upstream: a list that changed is told to no client",
+        f"{CLIENT}/upstream.py",
+        "self._on_change(CHANGES[note.method])",
+        "pass",
+        f"{DRIFT}::test_a_client_hears_of_a_list_that_changed_and_again_when_it_was_approved",
+    ),
+    Mutation(
         "upstream: an effect is sent again",
         f"{CLIENT}/upstream.py",
         "if not (call.reads and again):",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.homes import Home, Server
+from tests.homes import PATIENCE_S, Home, Server, environment
+from tests.offers.client import HANDSHAKE, MODERN, Client
 from tests.upstreams.homes import NoSecrets, Swapping, adopting_home, ask
 from tests.upstreams.support import lines
 from tests.waiting import until
@@ -128,3 +131,42 @@ def test_a_server_that_invents_tools_without_end_does_not_fill_the_log() -> None
         judge(offer("echo", f"{number:x}" * 10_000))
     assert len(heard) == MAX_TOLD
     assert max(len(name) for event in heard for name in event.details["new"]) <= 200
+
+
+@contextmanager
+def listening(client: Client, era: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """What a client of this era hears about lists."""
+    if era == MODERN:
+        with client.listening(toolsListChanged=True) as heard:
+            assert next(heard)["params"]["notifications"] == {"toolsListChanged": True}
+            yield heard
+    else:
+        with client.greet().stream() as heard:
+            yield heard
+
+
+def description(client: Client) -> str:
+    (tool,) = [each for each in client.ask_modern("tools/list")["result"]["tools"] if each["name"] == "stub_echo"]
+    return str(tool["description"])
+
+
+@pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
+def test_a_client_hears_of_a_list_that_changed_and_again_when_it_was_approved(swapping: Swapping, era: str) -> None:
+    home = adopted(swapping, "good", "changes")
+    changed = "notifications/tools/list_changed"
+    with home.serving() as server:
+        client = Client(server.port, home.keys["admin"])
+        before = description(client)
+        with listening(client, era) as heard:
+            assert call(home, server, "echo")[0] == 200  # the list changes after it
+            assert next(heard)["method"] == changed
+            assert call(home, server, "echo")[0] == 409
+            assert description(client) == before  # clients read what was approved, whatever it offers
+
+            swapping.behave("described otherwise")
+            for act in (("upstream", "approve", "stub", "--yes"), ("reload",)):
+                command = home.command(*act)
+                subprocess.run(command, env=environment(), check=True, capture_output=True, timeout=PATIENCE_S)
+            assert changed in (note["method"] for note in heard)
+            assert description(client) == before + "\nSays it twice."
+            assert call(home, server, "echo")[0] == 200
