@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import tempfile
 import time
 from contextlib import contextmanager
@@ -181,20 +182,31 @@ class OwnFiles:
 
     def is_file(self, path: str) -> bool:
         """Links do not count as files: a pull request must not be able to make CI print a file from elsewhere."""
-        return (self._root / path).is_file() and not (self._root / path).is_symlink()
+        info = self._info(path)
+        return info is not None and stat.S_ISREG(info.st_mode)
 
     def is_dir(self, path: str) -> bool:
         return (self._root / path).is_dir()
 
-    def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
+    def is_there(self, path: str) -> bool:
+        return self._info(path) is not None
+
+    def walk(
+        self, path: str = ".", *, max_files: int = 10_000, everything: bool = False, links: bool = False
+    ) -> Iterator[FileEntry]:
         """Without directories that hold others' or generated files, unless `everything` is wanted."""
         self._require_no_link(path)
+        if not self._stat(path):
+            raise ToolError("FILE_NOT_FOUND", f"{path} is not there", missing=True)
         found: list[FileEntry] = []
-        for folder, folders, files in os.walk(self._root / path):
-            links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for folder, folders, files in os.walk(self._root / path, onerror=self._refuse):
+            place = Path(folder).relative_to(self._root)
+            linked = [name for name in folders if (self._root / place / name).is_symlink()]
             folders[:] = [name for name in folders if everything or not (name.startswith(".") or name in NOT_OURS)]
-            for name in [*files, *links]:
-                entry = self._entry(Path(folder) / name, everything=everything)
+            for name in [*files, *linked]:
+                if name.startswith(".") and not everything:
+                    continue
+                entry = self._entry((place / name).as_posix(), links=links or everything)
                 if entry is not None:
                     found.append(entry)
                 if len(found) > max_files:
@@ -212,10 +224,33 @@ class OwnFiles:
             if place.is_symlink():
                 raise ToolError("INVALID_PATH", f"{path} is a link; only the repository's own files are opened")
 
-    def _entry(self, path: Path, *, everything: bool) -> FileEntry | None:
-        is_link = path.is_symlink()
-        wanted = everything if is_link else path.is_file() and (everything or not path.name.startswith("."))
-        if not wanted:
+    def _entry(self, path: str, *, links: bool) -> FileEntry | None:
+        info = self._stat(path)
+        if info is None or not (stat.S_ISREG(info.st_mode) or (links and stat.S_ISLNK(info.st_mode))):
             return None
-        info = path.lstat()
-        return FileEntry(path.relative_to(self._root).as_posix(), info.st_size, info.st_mtime, is_link)
+        return FileEntry(path, info.st_size, info.st_mtime, stat.S_ISLNK(info.st_mode))
+
+    def _info(self, path: str) -> os.stat_result | None:
+        """Of what has this name, be it a link; None where nothing has it.
+
+        Raises: ToolError INVALID_PATH: a folder above it leads out of the repository. Within it a folder may be a link.
+        """
+        folder = os.path.realpath((self._root / path).parent)
+        if not (Path(path).is_absolute() or Path(folder).is_relative_to(os.path.realpath(self._root))):
+            raise ToolError("INVALID_PATH", f"{path} leads elsewhere; only the repository's own files are opened")
+        return self._stat(path)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return (self._root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError):
+            raise ToolError("IO_ERROR", f"{path} cannot be read") from None
+
+    def _refuse(self, fault: OSError) -> None:
+        """A folder that cannot be listed: left out, all that is in it would seem not to be there."""
+        if isinstance(fault, FileNotFoundError | NotADirectoryError):
+            return  # a file by that name, or gone since its parent was listed
+        name = Path(fault.filename).relative_to(self._root).as_posix()
+        raise ToolError("IO_ERROR", f"{name} cannot be read: {fault.strerror}") from None

@@ -29,6 +29,18 @@ _STATUS: Final = (
 )
 
 
+_MEANT: Final = re.compile(r"\A(\s*)---[ \t]*\n(?:[ \t]*(?:#.*)?\n)*[A-Za-z][\w-]*[ \t]*:(?:[ \t]|$)", re.MULTILINE)
+"""What somebody meant as front matter: a line `---`, and then a key. A line above a heading is only a line."""
+
+
+class FaultWithFix(YamlFault):
+    """A fault, and what to write instead."""
+
+    def __init__(self, line: int, text: str, fix: str) -> None:
+        super().__init__(line, text)
+        self.fix = fix
+
+
 class AdrHead(Struct, frozen=True):
     title: str
     status: str
@@ -53,6 +65,13 @@ def read(data: bytes) -> AdrHead:
 
 def _matter(text: str) -> Mapping | None:
     front = _FRONT_MATTER.match(text)
+    meant = _MEANT.match(text)
+    if front is None and meant is not None:
+        # Passed over, it would be text: a status that nobody reads, and rules that bind nobody.
+        above = meant[1].count("\n")
+        if above:
+            raise FaultWithFix(above, "it is not at the top of the file", "Write its `---` on the first line.")
+        raise FaultWithFix(0, "no line `---` ends it", "Write `---` on a line of its own after its last key.")
     node = yamldoc.read(front[1].encode(), max_bytes=MAX_BYTES) if front else None
     if node is not None and not isinstance(node, Mapping):
         raise YamlFault(node.line, "front matter must be a map")

@@ -25,7 +25,7 @@ class FileEntry(Struct, frozen=True):
     size: int
     modified: float
     is_link: bool = False
-    """A link, which nobody follows. Only a walk over everything tells of them."""
+    """A link, which nobody follows. Only a walk that asks for links, or for everything, tells of them."""
 
 
 class WatchedTree(Struct, frozen=True):
@@ -46,10 +46,16 @@ class ReadFiles(Protocol):
     def read_bytes(self, path: str, *, max_bytes: int) -> bytes: ...
     def is_file(self, path: str) -> bool: ...
     def is_dir(self, path: str) -> bool: ...
-    def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
+    def is_there(self, path: str) -> bool:
+        """Whether anything has this name: also a folder, a device, or a link, wherever it leads."""
+        ...
+
+    def walk(
+        self, path: str = ".", *, max_files: int = 10_000, everything: bool = False, links: bool = False
+    ) -> Iterator[FileEntry]:
         """Regular files below `path`, sorted by path, dotfiles left out, links not followed.
 
-        `everything`: with dotfiles, and with links as such.
+        `everything`: with dotfiles, and with links as such. `links`: with links as such.
         """
         ...
 

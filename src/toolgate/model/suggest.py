@@ -11,14 +11,14 @@ ALIKE: Final = 0.6
 """How alike two names must be, as difflib counts."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
     """The known name that is most similar, if one is similar enough. Case and `-` for `_` make no difference."""
     from difflib import get_close_matches  # noqa: PLC0415 (5 ms that only a mistake costs)
 
     if len(name) > MAX_NAME:
         return None
     by_letters = {_letters(each): each for each in known}
-    near = get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
+    near = get_close_matches(_letters(name), by_letters, n=1, cutoff=alike)
     return by_letters[near[0]] if near else None
 
 

@@ -80,9 +80,14 @@ class Workspace:
     def is_dir(self, path: str) -> bool:
         return self._kind(path, stat.S_ISDIR)
 
-    def walk(self, path: str = ".", *, max_files: int = 10_000, everything: bool = False) -> Iterator[FileEntry]:
+    def is_there(self, path: str) -> bool:
+        return self._kind(path, lambda _mode: True)
+
+    def walk(
+        self, path: str = ".", *, max_files: int = 10_000, everything: bool = False, links: bool = False
+    ) -> Iterator[FileEntry]:
         """Raises ToolError FILE_TOO_LARGE when there are more files or levels: half a list would be a wrong answer."""
-        return iter(self._found(path, max_files, everything=everything))
+        return iter(self._found(path, max_files, everything=everything, links=links or everything))
 
     def watched(self, *, max_files: int = 10_000) -> WatchedTree:
         """Raises: as `walk`."""
@@ -94,7 +99,13 @@ class Workspace:
             raise
 
     def _found(
-        self, path: str, max_files: int, *, everything: bool = False, enter: Callable[[int], None] = lambda _: None
+        self,
+        path: str,
+        max_files: int,
+        *,
+        everything: bool = False,
+        links: bool = False,
+        enter: Callable[[int], None] = lambda _: None,
     ) -> list[FileEntry]:
         """`enter` gets the descriptor of each directory before it is listed."""
         found: list[FileEntry] = []
@@ -112,7 +123,7 @@ class Workspace:
                     is_link = entry.is_symlink()
                     if entry.is_dir(follow_symlinks=False):
                         pending.append((*parts, entry.name))
-                    elif entry.is_file(follow_symlinks=False) or (is_link and everything):
+                    elif entry.is_file(follow_symlinks=False) or (is_link and links):
                         info = entry.stat(follow_symlinks=False)
                         whole = "/".join((*parts, entry.name))
                         found.append(FileEntry(whole, info.st_size, info.st_mtime, is_link))
@@ -199,12 +210,13 @@ class Workspace:
 class ReadOnlyWorkspace:
     """The workspace as a `read` tool gets it: there is no method that writes."""
 
-    __slots__ = ("is_dir", "is_file", "read_bytes", "walk", "watched")
+    __slots__ = ("is_dir", "is_file", "is_there", "read_bytes", "walk", "watched")
 
     def __init__(self, workspace: Workspace) -> None:
         self.read_bytes = workspace.read_bytes
         self.is_file = workspace.is_file
         self.is_dir = workspace.is_dir
+        self.is_there = workspace.is_there
         self.walk = workspace.walk
         self.watched = workspace.watched
 

@@ -83,11 +83,12 @@ async def analyze(ctx: Context, args: dict[str, Any], outside: LocalInputs | Non
 
 
 def _with_outside(repository: Repository, rim: LocalInputs) -> Repository:
-    files = dict(repository.files)
-    if rim.protection is not None:
-        files = {path: file for path, file in files.items() if path not in PROTECTION_FILES}
-        files[rim.protection.path] = rim.protection
-    return replace(repository, files=files)
+    if rim.protection is None:
+        return repository
+    files = {path: file for path, file in repository.files.items() if path not in PROTECTION_FILES}
+    files[rim.protection.path] = rim.protection
+    skipped = tuple(file for file in repository.skipped if file.path not in PROTECTION_FILES)
+    return replace(repository, files=files, skipped=skipped)
 
 
 def _origin(context: str | None, repository: Repository, rim: LocalInputs) -> RepositoryOrigin:
@@ -106,7 +107,8 @@ async def read_repository(ctx: Context, paths: list[str], default_permissions: s
     reading = _Reading(ctx, Queue(ctx.files, paths, max_bytes=MAX_FILE_BYTES, also=own))
     await reading.drain()
     for _ in range(MAX_ACTION_ROUNDS):
-        new = await in_thread(local_actions, ctx.files, reading.files)
+        new, unread = await in_thread(local_actions, ctx.files, reading.files)
+        unseen += [file for file in unread if file not in unseen]
         if not reading.queue.add(new):
             break
         await reading.drain()

@@ -11,12 +11,14 @@ import typer
 from toolgate.cli.output import answer_json, say
 from toolgate.errors import ExitCode, ToolError
 from toolgate.kit.findings import Finding, fingerprinted
+from toolgate.kit.reports.printable import printable
 from toolgate.packs.governance.cli.common import (
     as_json,
     directory,
     existing,
     exit_of,
     gate_exit,
+    unjudged,
     usage,
     write_answer,
     write_findings,
@@ -27,6 +29,7 @@ from toolgate.packs.governance.decisions.compliance import as_data, check, gover
 
 if TYPE_CHECKING:
     from toolgate.kit.findings import Finding
+    from toolgate.packs.governance.cli.local import RepositoryCommand
     from toolgate.packs.governance.decisions.compliance import Compliance
     from toolgate.packs.governance.decisions.records import DecisionRecord
 
@@ -49,7 +52,7 @@ def adr_check(
         args: dict[str, Any] = {"adrPath": adr_path, "includeProposed": include_proposed}
         args |= {"adrs": only} if only else {}
         try:
-            args["files"] = who.named(named) or asyncio.run(governed_files(who.context(), args))
+            args["files"] = _inside(who, named) or asyncio.run(governed_files(who.context(), args))
             compliance = asyncio.run(check(who.context(), args))
         except ToolError as fault:
             raise usage(fault) from None
@@ -59,8 +62,17 @@ def adr_check(
         write_findings(_findings(compliance), form, output, _verdict(compliance))
     errors = [_told(error) for error in compliance.gate_errors]
     errors += [f"{name}: there is no such decision record" for name in compliance.unknown]
-    errors += [f"{file.path} was not judged: {file.reason.replace('_', ' ')}" for file in compliance.skipped]
+    errors += unjudged(compliance.skipped)
     raise typer.Exit(gate_exit(errors, exit_of(compliance.decision, "cloud", fail_on, binding=False)))
+
+
+def _inside(who: RepositoryCommand, named: list[Path]) -> list[str]:
+    """Raises: typer.BadParameter: the repository's rules are about its own files; elsewhere none would match."""
+    files = who.named(named)
+    outside = next((file for file in files if file.startswith("/")), None)
+    if outside is not None:
+        raise typer.BadParameter(f"{printable(outside)} is outside {who.root}; name the repository with --root")
+    return files
 
 
 def adr_lint(*, adr_path: str, root: Path | None, home: Path | None, json: bool) -> None:

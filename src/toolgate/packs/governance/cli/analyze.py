@@ -21,6 +21,7 @@ from toolgate.packs.governance.cli.common import (
     as_json,
     exit_of,
     gate_exit,
+    unjudged,
     usage,
     verdict_of,
     write_answer,
@@ -169,8 +170,7 @@ def _protection(who: RepositoryCommand, path: Path | None) -> Any:
 
 def _errors(analysis: Analysis, *, required: bool = False, zizmor: str = "auto") -> Iterator[str]:
     """What kept the gate from judging what it was asked to."""
-    for file in analysis.repository.skipped:
-        yield f"{file.path} was not judged: {file.reason.replace('_', ' ')}"
+    yield from unjudged(analysis.repository.skipped)
     for finding in analysis.findings:
         if finding.rule == GATE:
             yield f"{finding.file}:{finding.line}: {finding.message}\n  fix: {finding.fix}"

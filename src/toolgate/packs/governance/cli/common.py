@@ -6,6 +6,7 @@ answer is only advice. The exit code follows the thresholds, not the floor: a cl
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +21,11 @@ from toolgate.model import strictjson
 from toolgate.packs.governance.cli.options import Format, Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from toolgate.kit.findings import Finding
     from toolgate.model.tool import Decision
+    from toolgate.packs.governance.repository.reading import SkippedFile
 
 
 def write_findings(findings: Sequence[Finding], form: Format, output: Path | None, verdict: str) -> None:
@@ -72,6 +74,10 @@ def gate_exit(errors: Sequence[str], otherwise: int) -> int:
     return ExitCode.USAGE if errors else otherwise
 
 
+def unjudged(files: Iterable[SkippedFile]) -> list[str]:
+    return [f"{file.path} was not judged: {file.reason.replace('_', ' ')}" for file in files]
+
+
 def write_answer(text: str, output: Path | None) -> None:
     if output is None:
         write(text)
@@ -86,7 +92,24 @@ def as_json(value: Any) -> str:
 def directory(root: Path | None) -> Path | None:
     if root is not None and not root.is_dir():
         raise typer.BadParameter(f"--root: {root} is not a directory")
-    return root.absolute() if root else None
+    return spelt_out(root) if root else None
+
+
+def spelt_out(path: Path) -> Path:
+    """From the top, without `..`: patterns, suppressions and reports know a file by one name. Links stay as they are.
+
+    Raises: typer.BadParameter: `..` behind a link, where the path's text and the system mean two different places.
+    """
+    whole = Path(os.path.normpath(path.absolute()))
+    if ".." in path.parts and not (whole.exists() and whole.samefile(path)):
+        raise typer.BadParameter(f"{printable(str(path))} leads through a link; name the file without ..")
+    return whole
+
+
+def below(root: Path, path: Path) -> str:
+    """A path as typed, from where the person stands, as the repository calls it; whole where it is outside."""
+    whole = spelt_out(path)
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else str(whole)
 
 
 def existing(paths: Sequence[Path]) -> list[Path]:
@@ -102,4 +125,4 @@ def existing(paths: Sequence[Path]) -> list[Path]:
 
 
 def usage(fault: ToolError) -> Exception:
-    return typer.BadParameter(fault.text) if fault.code in ("INVALID_INPUT", "NO_ADRS_FOUND") else fault
+    return typer.BadParameter(fault.text) if fault.code in ("INVALID_INPUT", "NO_ADRS_FOUND", "IO_ERROR") else fault

@@ -19,6 +19,7 @@ from toolgate.packs.governance.cli.common import (
     exit_of,
     gate_exit,
     show_coloured,
+    unjudged,
     usage,
     verdict_of,
     write_answer,
@@ -68,15 +69,16 @@ def l0(
         write_answer(as_json(result.data), None)
     else:
         show_coloured(as_text(result.data) + verdict_of(decision, environment, ""))
-    unseen = governed(who.files)[1] if workflow is None else ()
-    errors = [f"{file.path} was not judged: {file.reason.replace('_', ' ')}" for file in unseen]
+    errors = unjudged(governed(who.files)[1]) if workflow is None else []
     raise typer.Exit(gate_exit(errors, exit_of(decision, environment, fail_on, binding=require_binding)))
 
 
 def _all_workflows(who: RepositoryCommand) -> list[str]:
-    found = sorted(path for path in governed(who.files)[0] if file_type(path) == "workflow")
+    paths, unseen = governed(who.files)
+    found = sorted(path for path in paths if file_type(path) == "workflow")
     if not found:
-        raise typer.BadParameter(f"there is no workflow in {who.root}; name what to check (--help)")
+        why = "".join(f"\n{error}" for error in unjudged(unseen))
+        raise typer.BadParameter(f"there is no workflow in {who.root}; name what to check (--help){why}")
     return found
 
 

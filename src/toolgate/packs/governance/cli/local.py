@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from toolgate.local import InProcessCompute, Local, OwnFiles, isolated_compute, open_local
 from toolgate.packs.governance import PACK
+from toolgate.packs.governance.cli.common import below
 from toolgate.packs.governance.stores import opened
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class RepositoryCommand:
 
     def named(self, files: list[Path] | None) -> list[str]:
         """Paths as typed, from where the person stands, as the repository calls them."""
-        return [_below(self.root, path.absolute()) for path in files or ()]
+        return [below(self.root, path) for path in files or ()]
 
 
 @contextmanager
@@ -85,7 +86,3 @@ def person(
 def repository_root(start: Path) -> Path:
     """The nearest directory upwards that is a repository, else where we are."""
     return next((place for place in (start, *start.parents) if (place / ".git").exists()), start)
-
-
-def _below(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

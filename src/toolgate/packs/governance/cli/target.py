@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec import Struct
 
-from toolgate.packs.governance.cli.common import directory, existing
+from toolgate.packs.governance.cli.common import below, directory, existing
 from toolgate.packs.governance.cli.local import repository_root
 from toolgate.packs.governance.repository.model import JUDGED_TYPES, file_type
 
@@ -29,7 +29,7 @@ def target_of(paths: Sequence[Path], root: Path | None) -> CommandTarget:
             raise typer.BadParameter(f"{paths[0]} is a directory: name it, or --root, not both")
         return CommandTarget(_a_repository(paths[0].resolve()))
     place = directory(root) or repository_root(Path.cwd())
-    named = tuple(_below(place, path) for path in existing(paths))
+    named = tuple(below(place, path) for path in existing(paths))
     if named and not any(file_type(name) in JUDGED_TYPES for name in named):
         raise typer.BadParameter(
             f"no rule is about {paths[0]}: name workflows, actions, branch protection, policy or contract, or nothing"
@@ -41,8 +41,3 @@ def _a_repository(place: Path) -> Path:
     if not any((place / name).exists() for name in (".git", ".github", ".toolgate.toml")):
         raise typer.BadParameter(f"{place} is not a repository: it has neither .git nor .github")
     return place
-
-
-def _below(root: Path, path: Path) -> str:
-    whole = path.absolute()
-    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else str(whole)

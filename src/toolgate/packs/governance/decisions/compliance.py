@@ -144,21 +144,24 @@ async def read_records(ctx: Context, args: dict[str, Any]) -> tuple[list[Decisio
     Raises: ToolError NO_ADRS_FOUND (missing), INVALID_INPUT.
     """
     directory = args.get("adrPath", "docs/adr")
-    queue = Queue(ctx.files, (), max_bytes=MAX_BYTES, also=await in_thread(_record_paths, ctx.files, directory))
+    named, links = await in_thread(_record_paths, ctx.files, directory)
+    queue = Queue(ctx.files, (), max_bytes=MAX_BYTES, also=named)
+    queue.skipped += [SkippedFile(path, "is_a_link") for path in links]
     adrs: list[DecisionRecord] = []
     while portion := await in_thread(queue.portion):
         adrs += await ctx.compute(read_all, portion)
     return adrs, queue.skipped
 
 
-def _record_paths(files: ReadFiles, directory: str) -> list[str]:
+def _record_paths(files: ReadFiles, directory: str) -> tuple[list[str], list[str]]:
+    """The records, and those that are links: what they lead to would not be enforced."""
     try:
-        entries = list(files.walk(directory, max_files=MAX_ADRS)) if files.is_dir(directory) else []
+        entries = list(files.walk(directory, max_files=MAX_ADRS, links=True)) if files.is_dir(directory) else []
     except ToolError as fault:
         raise (bad_path(fault) if fault.code == "INVALID_PATH" else fault) from None
     depth = directory.strip("/").count("/") + 1 if directory.strip("./") else 0
     named = [
-        entry.path
+        entry
         for entry in entries
         if entry.path.count("/") == depth and FILE_NAME.fullmatch(entry.path.rpartition("/")[2])
     ]
@@ -168,7 +171,7 @@ def _record_paths(files: ReadFiles, directory: str) -> list[str]:
             f"There is no decision record (ADR-0001-title.md or 0001-title.md) in {directory}.",
             missing=True,
         )
-    return named
+    return [entry.path for entry in named if not entry.is_link], [entry.path for entry in named if entry.is_link]
 
 
 def _chosen(adrs: list[DecisionRecord], asked: list[str] | None) -> tuple[list[DecisionRecord], list[str]]:

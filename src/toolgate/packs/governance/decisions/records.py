@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolgate.kit.adr import STATUSES, UNKNOWN, read
+from toolgate.kit.adr import STATUSES, UNKNOWN, FaultWithFix, read
 from toolgate.kit.reports.printable import printable
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
+from toolgate.model.suggest import nearest
 from toolgate.packs.governance.repository.redact import redacted
 
 if TYPE_CHECKING:
@@ -127,15 +128,7 @@ def _status_line(head: AdrHead) -> int:
 
 
 def _fix_of(wrong: YamlFault) -> str:
-    return wrong.fix if isinstance(wrong, RuleFault) else "Correct the front matter, or remove it."
-
-
-class RuleFault(YamlFault):
-    """A fault of a rule, and what to write instead."""
-
-    def __init__(self, line: int, text: str, fix: str) -> None:
-        super().__init__(line, text)
-        self.fix = fix
+    return wrong.fix if isinstance(wrong, FaultWithFix) else "Correct the front matter, or remove it."
 
 
 def _usable_rules(head: AdrHead, adr: str) -> tuple[tuple[AdrRule, ...], YamlFault | None]:
@@ -145,7 +138,25 @@ def _usable_rules(head: AdrHead, adr: str) -> tuple[tuple[AdrRule, ...], YamlFau
         return (), fault
 
 
+_OWN_KEYS: Final = frozenset({"status", "rules", "applies-to"})
+"""Of front matter: the keys that decide what binds."""
+_ALIKE: Final = 0.75
+"""How alike a key must be to one of ours to be a slip: `rule` and `rulse` are, MADR's and Jekyll's keys are not."""
+_OTHERS: Final = frozenset({"roles", "related-to", "relates-to"})
+"""Keys that look like ours and mean something else."""
+
+
+def _require_no_slip(matter: Mapping) -> None:
+    """Other keys are other people's; but rules under a misspelt key would bind nobody, and nobody would be told."""
+    ours = _OWN_KEYS - ({"status"} & matter.entries.keys())
+    for key in matter.entries.keys() - _OWN_KEYS - _OTHERS:
+        near = nearest(key, ours, _ALIKE)
+        if near is not None:
+            raise FaultWithFix(matter.key_line(key), f"there is no key {key[:40]!r}", f"Write {near!r}.")
+
+
 def _rules(matter: Mapping, adr: str) -> tuple[AdrRule, ...]:
+    _require_no_slip(matter)
     node = matter.get("rules")
     if node is None:
         return ()
@@ -168,25 +179,25 @@ def _rule(node: Node, default: tuple[str, ...], fallback_id: str) -> AdrRule:
     if unknown:
         near = get_close_matches(unknown[0], _RULE_KEYS, n=1)
         fix = f"Write {near[0]!r}." if near else f"A rule has {', '.join(sorted(_RULE_KEYS))}."
-        raise RuleFault(node.key_line(unknown[0]), f"a rule has no key {unknown[0][:40]!r}", fix)
+        raise FaultWithFix(node.key_line(unknown[0]), f"a rule has no key {unknown[0][:40]!r}", fix)
     must, must_not = _text(node, "must"), _text(node, "must-not")
     if (must is None) == (must_not is None):
         fix = "Write the pattern under `must-not` (no line may match) or `must` (some line must)."
-        raise RuleFault(node.line, "a rule needs exactly one of `must` and `must-not`", fix)
+        raise FaultWithFix(node.line, "a rule needs exactly one of `must` and `must-not`", fix)
     pattern = must if must is not None else must_not or ""
     try:
         re.compile(pattern)
     except re.error as fault:
         key = "must" if must is not None else "must-not"
         fix = f"Correct `{key}` at character {(fault.pos or 0) + 1}; in single quotes a backslash stays as it is."
-        raise RuleFault(node.key_line(key), f"not a regular expression: {fault.msg}", fix) from None
+        raise FaultWithFix(node.key_line(key), f"not a regular expression: {fault.msg}", fix) from None
     globs = _globs(node.get("applies-to")) or default
     if not globs:
         fix = "Add `applies-to` with path patterns, to the rule or above `rules`."
-        raise RuleFault(node.line, "a rule without `applies-to` applies to nothing", fix)
+        raise FaultWithFix(node.line, "a rule without `applies-to` applies to nothing", fix)
     severity = _text(node, "severity") or "medium"
     if severity not in SEVERITIES:
-        raise RuleFault(
+        raise FaultWithFix(
             node.key_line("severity"), f"there is no severity {severity[:40]!r}", f"Write {', '.join(SEVERITIES)}."
         )
     what = "must match" if must is not None else "must not match"

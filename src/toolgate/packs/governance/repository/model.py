@@ -48,6 +48,8 @@ MAX_JSON_NODES: Final = 200_000
 MAX_WORKFLOWS: Final = 2_000
 MAX_LOOKED_AT: Final = 20_000
 """Files in `.github`: an action in JavaScript may bring its modules."""
+NOT_REGULAR: Final = "is_not_a_regular_file"
+"""Why a link, a folder or a device in a file's place is not read; that is not the same as absent."""
 _WORKFLOW: Final = re.compile(r"(?:.*/)?\.github/workflows/[^/]+\.ya?ml")
 _ACTION: Final = re.compile(r"(?:.*/)?action\.ya?ml")
 _CONFIG: Final = re.compile(r".*\.(?:json|ya?ml|toml|ini|conf)|(?:.*/)?Dockerfile")
@@ -175,32 +177,66 @@ def governed(files: ReadFiles) -> tuple[set[str], list[SkippedFile]]:
         try:
             if files.is_file(path):
                 found.add(path)
+            elif files.is_there(path):
+                skipped.append(SkippedFile(path, NOT_REGULAR))
         except ToolError as fault:
             skipped.append(SkippedFile(path, fault.code.lower()))
     try:
         # Everything: GitHub runs `.release.yml` like any other, and what a link leads to would not be judged.
         walked = list(files.walk(GITHUB_DIR, max_files=MAX_LOOKED_AT, everything=True))
     except ToolError as fault:
-        return found, skipped if fault.missing else [*skipped, SkippedFile(GITHUB_DIR, fault.code.lower())]
+        closed = [] if fault.missing else _closed(files) if fault.code == "IO_ERROR" else [GITHUB_DIR]
+        return found, [*skipped, *(SkippedFile(place, fault.code.lower()) for place in closed)]
     entries = [entry for entry in walked if entry.is_link or file_type(entry.path) in ("workflow", "action")]
     judged = {entry.path for entry in entries if not entry.is_link}
     links = [entry.path for entry in entries if entry.is_link and entry.path.startswith((WORKFLOW_DIR, ACTION_DIR))]
     skipped += [SkippedFile(path, "is_a_link") for path in links]
     if len(judged) > MAX_WORKFLOWS:
         return found, [*skipped, SkippedFile(GITHUB_DIR, "file_too_large")]
+    named = (*judged, *links)
+    if files.is_dir(WORKFLOW_DIR) and not any(path.startswith(f"{WORKFLOW_DIR}/") for path in named):
+        # Who keeps the folder expects to be judged by it: perhaps a name is misspelt, or a checkout is not whole.
+        skipped.append(SkippedFile(WORKFLOW_DIR, "no_workflow_in_it"))
     return found | judged, skipped
 
 
-def local_actions(files: ReadFiles, parsed: Iterable[File]) -> set[str]:
-    """The files of the repository's own actions, outside `.github/actions`, that these workflows and actions use."""
+def _closed(files: ReadFiles) -> list[str]:
+    """Which of the folders cannot be listed; all of `.github` where it is neither of those that matter most."""
+
+    def is_closed(place: str) -> bool:
+        try:
+            list(files.walk(place, max_files=MAX_LOOKED_AT, everything=True))
+        except ToolError as fault:
+            return not fault.missing
+        return False
+
+    return [place for place in (WORKFLOW_DIR, ACTION_DIR) if is_closed(place)] or [GITHUB_DIR]
+
+
+def local_actions(files: ReadFiles, parsed: Iterable[File]) -> tuple[set[str], list[SkippedFile]]:
+    """The files of the repository's own actions, outside `.github/actions`, that these workflows and actions use.
+
+    Beside them, those that are links or folders: they run, and are not judged.
+    """
     folders = {
         path
         for file in parsed
         for step in _steps_of(file.parsed)
         if (path := local_path(step.uses)) is not None and not path.startswith("..")
     }
-    named = [f"{folder}/{name}" if folder != "." else name for folder in sorted(folders) for name in ACTION_FILES]
-    return {path for path in named if _is_file(files, path)}
+    found: set[str] = set()
+    skipped: list[SkippedFile] = []
+    for folder in sorted(folders):
+        named = [f"{folder}/{name}" if folder != "." else name for name in ACTION_FILES]
+        try:
+            there = [path for path in named if files.is_there(path)]
+            regular = {path for path in there if files.is_file(path)}
+        except ToolError as fault:  # its folder is a link, or cannot be looked into
+            skipped.append(SkippedFile(folder, fault.code.lower()))
+            continue
+        found |= regular
+        skipped += [SkippedFile(path, NOT_REGULAR) for path in there if path not in regular]
+    return found, skipped
 
 
 def _steps_of(parsed: object) -> Iterator[WorkflowStep]:
@@ -209,13 +245,6 @@ def _steps_of(parsed: object) -> Iterator[WorkflowStep]:
     elif isinstance(parsed, Workflow):
         for job in parsed.jobs:
             yield from job.steps
-
-
-def _is_file(files: ReadFiles, path: str) -> bool:
-    try:
-        return files.is_file(path)
-    except ToolError:
-        return False  # a link, or a path that leaves the repository: not an action of its own
 
 
 def parse(files: list[tuple[str, bytes]]) -> list[File]:
