@@ -87,7 +87,7 @@ def build(settings: Settings, *, clock: Clock | None = None, share: Share | None
     keys = KeyRing(settings.paths.keys, clock)
     keys.check()
     engine = open_limits_engine(settings.limits) if settings.limits.url else None
-    ledger = open_for_server(settings, clock, leads=share is None or share.is_owner)
+    ledger = open_for_server(settings, clock, leads=share is None or share.is_owner, serves=rules.digests)
     processes = 1 if share is None else share.processes
     powers = Powers(settings, rules.enabled, clock, rules.contract, permits, processes)
     stops = Stops(settings.paths.keys.parent / STOPS_FILE, clock)

@@ -16,7 +16,7 @@ from toolgate.gate.redact import check_kept
 from toolgate.model.offers import Addresses, helpers, offered
 from toolgate.model.tool import Pack, Tool
 from toolgate.ownership import check_owners
-from toolgate.policy.bundle import load_policy
+from toolgate.policy.bundle import digests, load_policy
 from toolgate.policy.conditions import compile_rules
 from toolgate.policy.roles import with_custom_roles
 from toolgate.policy.rules import check_start
@@ -50,6 +50,8 @@ class Ruleset(Struct, frozen=True):
     addresses: Addresses
     warnings: list[str]
     upstreams: Upstreams | None
+    digests: Mapping[str, str]
+    """Of policy and contract: the log says by them what was in force."""
 
 
 def read_rules(settings: Settings, before: Upstreams | None = None, share: Share | None = None) -> Ruleset:
@@ -72,7 +74,7 @@ def read_rules(settings: Settings, before: Upstreams | None = None, share: Share
     )
     permits = Permits(grants, policy.manifest.roles)
     addresses = Addresses([grant.tool for grant in permits.all()])
-    return Ruleset(settings, enabled, policy.lock, registry, permits, addresses, warnings, upstreams)
+    return Ruleset(settings, enabled, policy.lock, registry, permits, addresses, warnings, upstreams, policy.digests)
 
 
 def _grant(
@@ -109,7 +111,11 @@ def governed(settings: Settings, upstreams: Upstreams | None = None) -> tuple[En
     policy = load_policy(settings.paths.policy, [tool.name for pack in enabled.packs for tool in offered(pack)])
     if upstreams is not None:
         enabled = with_upstreams(settings, enabled, upstreams, policy.manifest)
-    policy = replace(policy, rules=compile_rules(enabled.packs, policy.manifest))
+    policy = replace(
+        policy,
+        rules=compile_rules(enabled.packs, policy.manifest),
+        digests=digests(policy.manifest, policy.lock),
+    )
     return enabled, policy, check_start(enabled.packs, policy.manifest, policy.adrs, policy.lock)
 
 

@@ -98,7 +98,8 @@ class Running:
         KeyRing(renewed.settings.paths.keys).check()
         puts = tuple(part(rules) for part in self.parts)
         changed = [name for name in digests if digests[name] != self._served[name]]
-        about = {"changed": changed, "settings": list(renewed.taken), "needRestart": list(renewed.kept)}
+        about: dict[str, Any] = {"changed": changed, "settings": list(renewed.taken)}
+        about |= {"needRestart": list(renewed.kept), "serves": dict(rules.digests)}
         return PreparedReload(rules, puts, digests, about)
 
     def take_over(self, way: str, prepared: PreparedReload) -> dict[str, Any]:
@@ -212,6 +213,7 @@ class Running:
 
     def _reload_status(self) -> dict[str, Any]:
         return {
+            "serves": dict(self.app.rules.digests),
             "count": self._reloads,
             "last": self._reloaded_at or None,
             "differs": self.differing(),

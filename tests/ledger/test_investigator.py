@@ -16,6 +16,7 @@ from toolgate.config import load_settings
 from toolgate.errors import ExitCode, SettingsError
 from toolgate.gate.redact import check_kept
 from toolgate.model.tool import Tool
+from toolgate.policy.manifest import LOCK_FILE
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER_PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
@@ -221,6 +222,29 @@ def test_p8_an_empty_directory_is_not_verified(home: Home, tmp_path: Path) -> No
     done = command(home, "audit", "verify", str(empty))
     assert (done.returncode, done.stdout) == (ExitCode.FAILED, "")
     assert "nothing was verified" in done.stderr
+
+
+def test_p8_the_first_record_of_a_run_names_the_policy_and_the_contract_that_it_decides_by(home: Home) -> None:
+    shown = json.loads(command(home, "policy", "show", "--json").stdout)["serves"]
+    with home.serving() as server:
+        heard = speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"])
+    with speak.stdio(home) as peer:
+        peer.rpc("unruly_echo", {})
+    firsts = [one for one in home.records() if "began" in one]
+    assert [one["serves"] for one in firsts] == [shown, shown]
+    lock = json.loads((home.path / "policy" / LOCK_FILE).read_bytes())
+    assert shown.keys() == {"policy", "contract"}
+    assert shown["contract"] == lock["digest"]
+    assert shown["policy"] in command(home, "policy", "show").stdout
+    explained = command(home, "explain", heard.request_id).stdout
+    assert f"Policy:   {shown['policy']}\nContract: {shown['contract']}\n" in explained
+
+
+def test_p8_a_policy_whose_contract_was_not_built_is_shown_without_its_digest(home: Home) -> None:
+    (home.path / "policy" / LOCK_FILE).unlink()
+    shown = json.loads(command(home, "policy", "show", "--json").stdout)["serves"]
+    assert shown["contract"] is None
+    assert len(shown["policy"]) == 64
 
 
 def command(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:

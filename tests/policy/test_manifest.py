@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from tests.policy.support import ALL, accepted, edit_manifest, home, json_row, manifest, row
 from toolgate.errors import StartRefused
+from toolgate.kit.conditions.rules import RuleText
 from toolgate.policy import contract
-from toolgate.policy.bundle import load_decisions, load_policy, records_in_force
-from toolgate.policy.manifest import load_manifest, narrow
+from toolgate.policy.bundle import digests, load_decisions, load_policy, policy_digest, records_in_force
+from toolgate.policy.manifest import ManifestRow, load_manifest, narrow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from toolgate.policy.manifest import Manifest, ManifestRow
+    from toolgate.policy.manifest import Manifest
 
 COMMITTERS = frozenset({"committer", "admin"})
 ADRS = {
@@ -268,6 +269,48 @@ def test_a_deployment_cannot_loosen_the_schema_by_editing_its_copy(tmp_path: Pat
     edit_manifest(policy, lambda content: content.update(extra=True))
     with pytest.raises(StartRefused, match="extra"):
         load_decisions(policy)
+
+
+DECIDING: dict[str, dict[str, Any]] = {
+    "tier": {"tier": "authoritative"},
+    "adr": {"adr": "ADR-0099"},
+    "hint": {"hint": "Other advice"},
+    "roles": {"roles": COMMITTERS},
+    "pack": {"pack": "test"},
+    "effect": {"effect": "read"},
+    "asks": {"asks": frozenset({"roots"})},
+    "rules": {"rules": (RuleText("big", "deny", "size(args) > 1"),)},
+}
+
+
+def test_p8_whatever_decides_is_in_the_digest_of_the_policy() -> None:
+    """A field that a row gets later must be put into `as_decided`, or be named here as one that decides nothing."""
+    assert DECIDING.keys() | {"name", "examples"} == set(ManifestRow.__struct_fields__)
+    plain = policy_digest(manifest(row()))
+    others = [policy_digest(manifest(row(**changes))) for changes in DECIDING.values()]
+    others += [policy_digest(manifest(row("other"))), policy_digest(manifest(row(), roles={"releaser": "committer"}))]
+    assert len({plain, *others}) == len(others) + 1
+
+
+def test_p8_layout_order_examples_and_version_are_not_in_the_digest_of_the_policy(tmp_path: Path) -> None:
+    content = {"version": "1.0.0", "tools": [json_row("one"), json_row("two")]}
+    same = {
+        "tools": [json_row("two"), json_row("one", **{"x-examples": [{"given": {}, "expect": "ok"}]})],
+        "version": "2.0.0",
+    }
+    texts = [json.dumps(content), json.dumps(content, indent=4), json.dumps(same)]
+    found = set()
+    for number, text in enumerate(texts):
+        path = tmp_path / f"{number}.json"
+        path.write_text(text)
+        found.add(policy_digest(load_manifest(path)))
+    assert len(found) == 1
+
+
+def test_p8_the_digest_of_a_contract_is_made_of_it_and_not_taken_from_it() -> None:
+    policy = load_policy(None)
+    assert digests(policy.manifest, policy.lock)["contract"] == policy.lock["digest"]
+    assert digests(policy.manifest, policy.lock | {"digest": "0" * 64})["contract"] == policy.lock["digest"]
 
 
 def test_without_a_directory_the_packaged_policy_holds() -> None:

@@ -33,7 +33,7 @@ ORIGIN: Final = "toolgate/audit"
 """Which log speaks, in a checkpoint; a deployment with several logs names each."""
 
 
-def open_ledger(
+def open_ledger(  # noqa: PLR0913 (all that a run is told at its start)
     directory: Path,
     *,
     clock: Clock,
@@ -43,10 +43,12 @@ def open_ledger(
     anchors: Anchors = Anchors(),  # noqa: B008 (frozen)
     deterministic: bool = False,
     origin: str = ORIGIN,
+    serves: Mapping[str, str] | None = None,
 ) -> LocalLedger:
     """Begin a run: find what runs before it left, write that down, and be ready for records.
 
-    `directory` is the settings' runs directory joined with `LOG_PATH`.
+    `directory` is the settings' runs directory joined with `LOG_PATH`; `serves` names what calls are decided by, for the first
+    record.
     Raises: StartRefused: the log cannot be written here; the text says what to do.
     Side effects: creates directory, key and segment; may delete runs by age; starts threads. `close` ends it.
     """
@@ -59,7 +61,7 @@ def open_ledger(
             name = RunName.make(clock.wall(), run_id or os.urandom(8).hex())
             notes = handover.kept_notes(key_file)
             keys = handover.followed([signer.verifier], handover.opened(notes))
-            start = _Start(directory, clock, signer, name, rules, Tips(key_file, directory), notes, keys)
+            start = _Start(directory, clock, signer, name, rules, Tips(key_file, directory), notes, keys, serves)
             return start.begin(anchors, deterministic=deterministic)
     except (OSError, LedgerUnavailable) as fault:
         reason = fault.strerror if isinstance(fault, OSError) else str(fault)
@@ -68,12 +70,14 @@ def open_ledger(
         ) from None
 
 
-def open_for_server(settings: Settings, clock: Clock, *, leads: bool = True) -> LocalLedger:
+def open_for_server(
+    settings: Settings, clock: Clock, *, leads: bool = True, serves: Mapping[str, str] | None = None
+) -> LocalLedger:
     """Where and how the settings say. Of several processes of a server one leads: it deletes old runs, and the link to the newest
-    segment follows its run. Raises: StartRefused."""
+    segment follows its run. `serves`: digests of policy and contract. Raises: StartRefused."""
     rules = _rules(settings)
     rules = rules if leads else replace(rules, retention_days=0, leads=False)
-    return _open(settings, clock, rules, deterministic=settings.deterministic_ids)
+    return _open(settings, clock, rules, deterministic=settings.deterministic_ids, serves=serves)
 
 
 def open_for_act(settings: Settings, clock: Clock) -> LocalLedger:
@@ -82,7 +86,9 @@ def open_for_act(settings: Settings, clock: Clock) -> LocalLedger:
     return _open(settings, clock, rules, deterministic=False)
 
 
-def _open(settings: Settings, clock: Clock, rules: Rules, *, deterministic: bool) -> LocalLedger:
+def _open(
+    settings: Settings, clock: Clock, rules: Rules, *, deterministic: bool, serves: Mapping[str, str] | None = None
+) -> LocalLedger:
     return open_ledger(
         settings.paths.runs / files.LOG_PATH,
         clock=clock,
@@ -90,6 +96,7 @@ def _open(settings: Settings, clock: Clock, rules: Rules, *, deterministic: bool
         rules=rules,
         anchors=Anchors(settings.ledger.anchor_file, settings.ledger.anchor_command),
         deterministic=deterministic,
+        serves=serves,
     )
 
 
@@ -116,6 +123,7 @@ class _Start(Struct, frozen=True):
     handovers: Sequence[str]
     keys: Sequence[Verifier]
     """The one that signs, and those before it."""
+    serves: Mapping[str, str] | None
 
     def begin(self, anchors: Anchors, *, deterministic: bool) -> LocalLedger:
         lock = files.Lock.create(self.directory / f"{self.name}.lock")
@@ -141,6 +149,8 @@ class _Start(Struct, frozen=True):
         retired = recovery.past_their_time(self.directory, earlier, self.clock.wall(), self.rules.retention_days)
         if retired:
             first["retired"] = list(retired.values())
+        if self.serves:
+            first["serves"] = self.serves
         if self.handovers:
             first["handovers"] = self.handovers
         known = {run: seen for run, seen in self._known().items() if run not in {name.id for name in retired}}

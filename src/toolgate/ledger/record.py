@@ -24,6 +24,7 @@ MARK_INTENT: Final = b'"event":"intent"'
 _MARK_ACT: Final = b'"event":"act","stage":"intent"'
 MARK_CHECKPOINT: Final = b'"event":"checkpoint"'
 _MARK_HANDOVER: Final = b'"event":"handover"'
+_MARK_RELOAD: Final = _MARK_ACT + b',"act":"reload"'
 """How a reader finds these records without decoding each line. Quotation marks inside a JSON text are escaped, so no text
 of a caller that gets into a record can look like this."""
 
@@ -37,8 +38,8 @@ _NOTE: Final = b',"note":'
 def statement(wall: float, *, size: int, root: bytes, more: Mapping[str, Any]) -> bytes:
     """What a checkpoint says about all records before it; its note signs the digest of these bytes.
 
-    `more`: `began`, `previous`, `seen`, `retired` and `handovers` on a run's first record, `final` on its last, `suppressed` and
-    `suppressedOf` when a flood was counted.
+    `more`: `began`, `previous`, `seen`, `retired`, `serves` and `handovers` on a run's first record, `final` on its last,
+    `suppressed` and `suppressedOf` when a flood was counted.
     """
     return orjson.dumps({**_head(wall, "checkpoint"), "size": size, "root": root.hex(), **more})
 
@@ -102,6 +103,11 @@ def request_mark(request_id: str) -> bytes:
 def is_intent(line: bytes) -> bool:
     """Of a call or of an act: something may have happened after it."""
     return MARK_INTENT in line or _MARK_ACT in line
+
+
+def is_reload(line: bytes) -> bool:
+    """Rules were replaced after it. One that was refused has no intent."""
+    return _MARK_RELOAD in line
 
 
 def is_handover(line: bytes) -> bool:

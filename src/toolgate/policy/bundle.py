@@ -7,12 +7,14 @@ records in `adr/`. The packaged records are files only in a source tree; a wheel
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from toolgate.errors import StartRefused
+from toolgate.model import strictjson
 from toolgate.policy import adr, contract
 from toolgate.policy.manifest import LOCK_FILE, MANIFEST_FILE, default_file, load_manifest, narrow
 
@@ -30,6 +32,8 @@ class Policy(Struct, frozen=True):
     lock: Contract
     rules: Mapping[str, CallRules] = {}
     """By tool, checked against the packs it is in force over."""
+    digests: Mapping[str, str] = {}
+    """What the log names policy and contract by."""
 
 
 def load_policy(directory: Path | None, tools: Collection[str] | None = None) -> Policy:
@@ -53,6 +57,21 @@ def load_decisions(directory: Path | None, tools: Collection[str] | None = None)
     own = adr.load_directory(directory / ADR_FOLDER)
     manifest = narrow(default, load_manifest(directory / MANIFEST_FILE), own)
     return manifest, records_in_force(default, own, packaged)
+
+
+def digests(manifest: Manifest, lock: Contract) -> dict[str, str]:
+    """What the log calls them by. The manifest counts as far as calls are decided by it; decision records are in the contract,
+    each with a digest of its own. What the lock says its digest is does not count: nobody has checked that."""
+    return {"policy": policy_digest(manifest), "contract": _digest(lock)}
+
+
+def policy_digest(manifest: Manifest) -> str:
+    return _digest(manifest.as_decided())
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    """Sorted, and not canonical: that would take a tenth of the time of a start."""
+    return sha256(strictjson.dumps_sorted({key: part for key, part in value.items() if key != "digest"})).hexdigest()
 
 
 def records_in_force(

@@ -57,6 +57,19 @@ class ManifestRow(Struct, frozen=True):
     """What is refused although the role holds the tool."""
     examples: tuple[Example, ...] = ()
 
+    def as_decided(self) -> dict[str, Any]:
+        """What calls are decided by, as JSON: all but the examples, which only test it."""
+        return {
+            "tier": self.tier,
+            "adr": self.adr,
+            "hint": self.hint,
+            "roles": sorted(self.roles),
+            "pack": self.pack,
+            "effect": self.effect,
+            "asks": sorted(self.asks),
+            "rules": [rule.as_json() for rule in self.rules],
+        }
+
     def is_held_by(self, caller: Caller) -> bool:
         """By its role, and within its key's scopes."""
         return caller.role in self.roles and (caller.bounds is None or caller.bounds.covers(self.name))
@@ -103,6 +116,10 @@ class Manifest(Struct, frozen=True):
     def bases(self, row: ManifestRow) -> dict[str, str]:
         """Of the custom roles that hold this tool."""
         return {role: self.roles[role] for role in sorted(row.roles & self.roles.keys())}
+
+    def as_decided(self) -> dict[str, Any]:
+        """What calls are decided by, as JSON: no matter how the file is laid out, what it announces, and where it was read."""
+        return {"roles": dict(self.roles), "tools": {name: row.as_decided() for name, row in self.rows.items()}}
 
     @property
     def calling_roles(self) -> tuple[str, ...]:

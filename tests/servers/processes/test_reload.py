@@ -13,6 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +21,14 @@ from typing import Any
 import pytest
 
 from tests.faces import speak
-from tests.homes import PATIENCE_S, Home, Server, environment, first_line, make_home
+from tests.homes import PATIENCE_S, Home, Server, environment, first_line, make_home, until_closed
 from tests.upstreams.homes import Swapping, ask, give, pin_now, toml_of
 from tests.upstreams.support import lines
 from tests.waiting import until
 from toolgate.cli.running.client import ask_all
 from toolgate.config import load_settings
+from toolgate.ledger.files import LOG_PATH
+from toolgate.ledger.reading.query import find_request, serving_at
 from toolgate.packs.loader import load_packs
 from toolgate.policy import contract
 from toolgate.policy.bundle import load_decisions
@@ -92,6 +95,10 @@ def _set_roles(home: Home, tool: str, roles: list[str]) -> None:
 def _add_settings(home: Home, text: str) -> None:
     path = home.path / "toolgate.toml"
     path.write_text(path.read_text() + text)
+
+
+def _log(home: Home) -> Path:
+    return home.path / "runs" / LOG_PATH
 
 
 def _reloads(home: Home) -> list[dict[str, Any]]:
@@ -164,7 +171,7 @@ def test_a_damaged_key_file_refuses_the_reload(restored: tuple[Home, Server]) ->
         path.write_bytes(before)
 
 
-def test_sighup_reloads_and_a_call_under_way_ends_by_the_rules_it_began_with(restored: tuple[Home, Server]) -> None:
+def test_p14_sighup_reloads_and_a_call_under_way_ends_by_the_rules_it_began_with(restored: tuple[Home, Server]) -> None:
     home, server = restored
     for name in ("release", "inside"):
         (home.workspace / name).unlink(missing_ok=True)
@@ -184,6 +191,32 @@ def test_sighup_reloads_and_a_call_under_way_ends_by_the_rules_it_began_with(res
     assert heard[0].status == 200
     assert server.process.poll() is None
     assert _reloads(home)[-1]["from"]["way"] == "SIGHUP"
+
+
+def test_p8_a_reload_names_what_is_served_from_then_on_and_each_call_what_it_was_decided_by(
+    restored: tuple[Home, Server],
+) -> None:
+    home, server = restored
+    before = _ask(home, "status")["reload"]["serves"]
+    for name in ("release", "inside"):
+        (home.workspace / name).unlink(missing_ok=True)
+    heard: list[speak.Heard] = []
+    call = threading.Thread(target=lambda: heard.append(speak.mrt(server.port, "unruly_wait", {}, home.keys["admin"])))
+    call.start()
+    until((home.workspace / "inside").exists, "the call is under way")
+    _set_roles(home, "unruly_echo", ["admin"])
+    told = _reload(home)
+    (home.workspace / "release").touch()
+    call.join(PATIENCE_S)
+    refused = speak.mrt(server.port, "unruly_echo", ECHO, home.keys["builder"])
+    after = _ask(home, "status")["reload"]["serves"]
+    assert before.keys() == after.keys() == {"policy", "contract"}
+    assert before["policy"] != after["policy"]
+    assert before["contract"] != after["contract"]
+    assert told["serves"] == _reloads(home)[-1]["about"]["serves"] == after
+    located = {name: find_request(_log(home), one.request_id) for name, one in (("old", heard[0]), ("new", refused))}
+    assert serving_at(_log(home), located["old"][-1]) == before, "it ended by the rules it began with"
+    assert serving_at(_log(home), located["new"][0]) == after
 
 
 def test_without_a_record_nothing_is_taken_over(tmp_path: Path) -> None:
@@ -222,18 +255,50 @@ def test_what_is_adopted_and_approved_while_a_server_runs_is_served_after_a_relo
         assert lines(swapping.log, "pid") == children, "an upstream whose pin and table are the same keeps its child"
 
 
-def test_a_terminal_that_closes_stops_a_server_that_was_started_in_it(home: Home) -> None:
-    """It sends SIGHUP, too, and the terminal is gone."""
+@contextmanager
+def in_terminal(home: Home, *within: str) -> Iterator[tuple[Server, int]]:
+    """A server that leads the session of a terminal of its own, and that terminal; who closes it hangs up."""
     terminal, end = pty.openpty()
+    command = [*within, *home.command("serve", "--port", "0", "--json")]
     process = subprocess.Popen(
-        [sys.executable, "-c", IN_TERMINAL, os.ttyname(end), *home.command("serve", "--port", "0", "--json")],
+        [sys.executable, "-c", IN_TERMINAL, os.ttyname(end), *command],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
     os.close(end)
-    assert first_line(process)["ready"]
-    os.close(terminal)
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
+    try:
+        yield Server(process, first_line(process)), terminal
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+def test_p14_a_terminal_that_closes_stops_a_server_that_was_started_in_it_once_its_calls_have_ended(
+    tmp_path: Path,
+) -> None:
+    """It sends SIGHUP, too, and the terminal is gone."""
+    home = make_home(tmp_path / "home", packs=PACKS)
+    heard: list[speak.Heard] = []
+    with in_terminal(home) as (server, terminal):
+        call = threading.Thread(
+            target=lambda: heard.append(speak.mrt(server.port, "unruly_wait", {}, home.keys["admin"]))
+        )
+        call.start()
+        until((home.workspace / "inside").exists, "the call is under way")
+        os.close(terminal)
+        until_closed(server.port)
+        (home.workspace / "release").touch()
+        call.join(PATIENCE_S)
+        assert server.process.wait(PATIENCE_S) == 0
+    assert heard[0].status == 200, "the call under way was answered"
+    assert home.records()[-1]["final"], "and the run was closed"
+
+
+def test_p14_a_server_that_was_started_with_nohup_outlives_its_terminal_and_reloads(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=PACKS)
+    with in_terminal(home, "/usr/bin/env", "nohup") as (server, terminal):
+        os.close(terminal)
+        until(lambda: [one["stage"] for one in _reloads(home)] == ["intent", "outcome"], "it was reloaded")
+        assert speak.mrt(server.port, "unruly_echo", ECHO, home.keys["admin"]).status == 200

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from toolgate.kit.note import Checkpoint, Verifier
     from toolgate.ledger.files import RunName
-    from toolgate.ledger.reading.query import Filter
+    from toolgate.ledger.reading.query import Filter, Located
     from toolgate.ledger.reading.verify import LogVerification
 
 PROGRESS_BYTES: Final = 64 * 1024 * 1024
@@ -151,7 +151,7 @@ def _say_none(tool: str | None) -> None:
 
 
 def show(*, request_id: str, log: Path | None, home: Path | None, json: bool) -> None:
-    records = _records_of(request_id, log, home)
+    records = [found for _, found in _located(_directory(log, home), request_id)]
     if json:
         output.answer_json(records)
         return
@@ -193,17 +193,24 @@ def diff(*, first: Path, second: Path, json: bool) -> None:
 
 
 def explain(*, request_id: str, log: Path | None, home: Path | None, json: bool) -> None:
-    found = _records_of(request_id, log, home)
-    if json:
-        output.answer_json({"requestId": request_id, "explanation": explained(found).splitlines(), "records": found})
-    else:
-        output.say(explained(found).rstrip())
-
-
-def _records_of(request_id: str, log: Path | None, home: Path | None) -> list[dict[str, Any]]:
+    directory = _directory(log, home)
+    located = _located(directory, request_id)
+    found = [line for _, line in located]
     with _reading():
-        found = [record.read(located.line) for located in query.find_request(_directory(log, home), request_id)]
-    known = [line for line in found if line is not None]
+        serves = query.serving_at(directory, located[0][0])
+    text = explained(found, serves)
+    if json:
+        answer = {"requestId": request_id, "explanation": text.splitlines(), "serves": serves, "records": found}
+        output.answer_json(answer)
+    else:
+        output.say(text.rstrip())
+
+
+def _located(directory: Path, request_id: str) -> list[tuple[Located, dict[str, Any]]]:
+    """The records of a request, each with its place."""
+    with _reading():
+        found = [(place, record.read(place.line)) for place in query.find_request(directory, request_id)]
+    known = [(place, line) for place, line in found if line is not None]
     if not known:
         raise AuditError(
             f"The log has no request {request_id}.\nFind request ids with: toolgate audit tail. "

@@ -10,7 +10,7 @@ import typer
 from toolgate.cli import output
 from toolgate.cli.options import settings_at
 from toolgate.cli.policy.state import breach_lines, read_policy_state
-from toolgate.errors import ExitCode
+from toolgate.errors import ExitCode, StartRefused
 from toolgate.model.offers import offered
 from toolgate.policy import adr, bundle, contract
 from toolgate.policy import docs as documents
@@ -48,6 +48,7 @@ def show(*, tool: str | None, home: Path | None, json: bool) -> None:
         output.answer_json(
             {
                 "version": state.manifest.version,
+                "serves": _digests(state),
                 "roles": dict(state.manifest.roles),
                 "tools": rows,
                 "withdrawn": withdrawn,
@@ -59,6 +60,17 @@ def show(*, tool: str | None, home: Path | None, json: bool) -> None:
     output.table(["tool", "tier", "adr", "roles", "state"], lines)
     if tool is None and state.manifest.roles:
         output.table(["role", "made of"], [list(each) for each in sorted(state.manifest.roles.items())])
+    if tool is None:
+        for name, digest in _digests(state).items():
+            output.say(f"digest of the {name}: {digest or 'none; run toolgate contract build'}")
+
+
+def _digests(state: PolicyState) -> dict[str, str | None]:
+    """As a server puts them on record. A policy whose lock was not built yet is shown, too."""
+    try:
+        return {**bundle.digests(state.manifest, state.lock())}
+    except StartRefused:
+        return {"policy": bundle.policy_digest(state.manifest), "contract": None}
 
 
 def _told(row: ManifestRow, state: PolicyState) -> dict[str, Any]:

@@ -68,13 +68,14 @@ _WIRE: Final = ("before the road: the request itself was not acceptable", "Compa
 _ALLOWED: Final = "steps 1 to 9 passed: key, role, limits, arguments and output were in order"
 
 
-def explain(records: Sequence[Mapping[str, Any]]) -> str:
-    """A few lines for people about the records of one request (intent and outcome)."""
+def explain(records: Sequence[Mapping[str, Any]], serves: Mapping[str, str] | None = None) -> str:
+    """A few lines for people about the records of one request (intent and outcome). `serves`: digests of what was in force."""
     if records[0].get("event") == "act":
         return "\n".join([*_act(records), ""])
     outcome = next((record for record in records if record.get("event") == "outcome"), None)
     found = outcome or records[0]
-    return "\n".join([*_facts(found), *(_verdict(outcome) if outcome else _NO_OUTCOME), ""])
+    in_force = [f"{name.capitalize() + ':':<10}{digest}" for name, digest in (serves or {}).items()]
+    return "\n".join([*_facts(found), *in_force, *(_verdict(outcome) if outcome else _NO_OUTCOME), ""])
 
 
 _NO_OUTCOME: Final = (

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from msgspec import Struct
 from toolgate.ledger import record
 from toolgate.ledger.files import RunName, Segment, runs_in
 from toolgate.ledger.lines import lines_in, tail_of
-from toolgate.model.clock import rfc3339
+from toolgate.model.clock import from_rfc3339, rfc3339
 
 MAX_LOOKED_AT: Final = 4 * 1024 * 1024
 """Bytes of the log that are read for somebody's latest records: some eight thousand."""
+TICK_S: Final = 0.001
+"""Records have milliseconds: by one, two moments may seem to have changed places."""
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MOMENT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?)?Z?")
@@ -130,6 +133,28 @@ def find_request(directory: Path, request_id: str) -> list[Located]:
         if found:
             return found
     return []
+
+
+def serving_at(directory: Path, located: Located) -> dict[str, str]:
+    """Digests of policy and contract by which a call was decided: those of its run when it began. Empty: the run does not say.
+
+    Raises: SegmentDamaged, OSError.
+    """
+    began = _began(record.read(located.line) or {})
+    before = islice(lines_of_run(runs_in(directory)[located.run]), located.seq)
+    first = record.read(next(before, b"")) or {}
+    reloads = (record.read(line) or {} for line in before if record.is_reload(line))
+    told = [first.get("serves"), *(_about(act).get("serves") for act in reloads if _began(act) <= began + TICK_S)]
+    return next((serves for serves in reversed(told) if isinstance(serves, dict)), {})
+
+
+def _began(found: Mapping[str, Any]) -> float:
+    """To the millisecond, as records have it; 0: it does not say. What a call ends by are the rules it began with."""
+    took = found.get("durationMs")
+    try:
+        return round(from_rfc3339(found.get("ts")) - (took / 1000 if isinstance(took, float) else 0.0), 3)
+    except ValueError:
+        return 0.0
 
 
 class Follower:

@@ -306,7 +306,7 @@ _NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "upstreams": [],
     "stores": {"environment": "unknown", "notes": [], "silent": []},
     "limits": {"perCaller": 0, "total": 0, "perMinute": 0, "held": 0, "shared": False, "fault": "no worker answers"},
-    "reload": {"count": 0, "last": None, "differs": [], "needRestart": [], "refused": None},
+    "reload": {"serves": {}, "count": 0, "last": None, "differs": [], "needRestart": [], "refused": None},
 }
 
 
