@@ -1,12 +1,13 @@
 """For each guard of the road, one line is changed so that the check is gone; a named test must turn red.
 
-    python scripts/mutations.py [NAME ...]      all, or those whose name contains a word
+    python scripts/mutations.py [--from N] [NAME ...]      all, or those whose name contains a word; from the Nth on
 
 The tree is copied; the project itself is never touched. A mutant that survives is a check that nothing holds.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -1532,8 +1533,12 @@ def survives(mutation: Mutation, tree: Path) -> bool:
 
 
 def main() -> int:
-    words = sys.argv[1:]
-    chosen = [each for each in MUTATIONS if not words or any(word in each.name for word in words)]
+    options = argparse.ArgumentParser(description="Remove each guard once; a named test must turn red.")
+    options.add_argument("words", nargs="*", metavar="NAME", help="only those whose name contains it")
+    options.add_argument("--from", dest="first", type=int, default=1, metavar="N", help="take up a run that stopped")
+    given = options.parse_args()
+    numbered = [each for each in enumerate(MUTATIONS, 1) if each[0] >= given.first]
+    chosen = [each for each in numbered if not given.words or any(word in each[1].name for word in given.words)]
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(
@@ -1542,12 +1547,12 @@ def main() -> int:
             ignore=shutil.ignore_patterns(".git", ".venv*", ".cache", "__pycache__", "artifacts", "node_modules"),
         )
         alive = []
-        for mutation in chosen:
+        for number, mutation in chosen:
             try:
                 verdict = "SURVIVED" if survives(mutation, tree) else "killed  "
             except subprocess.TimeoutExpired:
                 verdict = "NO END  "  # its test tells nothing about the check
-            print(f"{verdict}  {mutation.name}", flush=True)
+            print(f"{verdict}  {number:>3}  {mutation.name}", flush=True)
             if verdict != "killed  ":
                 alive.append(mutation.name)
     print(f"{len(chosen) - len(alive)} killed, {len(alive)} survived")
