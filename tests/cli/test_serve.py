@@ -60,6 +60,31 @@ def test_serve_tells_its_addresses_first_serves_and_ends_with_zero_on_sigterm(
         assert server.wait(timeout=PATIENCE_S) == 0
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_p19_a_variable_that_is_no_setting_is_named_on_standard_error_and_does_not_stop_a_server(
+    served_home: Path, keys: dict[str, str], tmp_path: Path, form: str
+) -> None:
+    environment = {"TOOLGATE_REVISION": "edge", "TOOLGATE_MCP_SERVICE_HOST": "10.0.0.1"}
+    flags = ("--home", str(served_home), "--log-format", form)
+    with serving(*flags, cwd=tmp_path, **environment) as (server, told):
+        assert told["ready"]
+        server.terminate()
+        _, said = server.communicate(timeout=PATIENCE_S)
+    assert said.count("TOOLGATE_REVISION is not a setting, and is ignored") == 1
+    assert "TOOLGATE_MCP_SERVICE_HOST" not in said, "Kubernetes sets such variables in every container"
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("stdio",), ("doctor",)])
+def test_p19_a_variable_that_is_a_misspelt_setting_is_refused_by_name(
+    served_home: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = process(*command, "--home", str(served_home), cwd=tmp_path, TOOLGATE_SERVR_PORT="8000")
+    assert done.code == ExitCode.FAILED
+    said = done.out + done.err
+    assert "there is no setting TOOLGATE_SERVR_PORT" in said
+    assert "Did you mean TOOLGATE_SERVER_PORT?" in said
+
+
 def test_a_key_revoked_on_the_command_line_is_dead_in_the_running_server(
     toolgate: Commands, served_home: Path, keys: dict[str, str], tmp_path: Path
 ) -> None:

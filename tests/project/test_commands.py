@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -115,15 +116,18 @@ def test_p2_what_a_change_must_pass_sees_no_variable_of_the_machine(machine: Pat
 
 
 @contextmanager
-def made_to_run(home: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def made_to_run(
+    home: Path, port: int, *, within: Sequence[str] = (), venv: str = sys.prefix
+) -> Iterator[subprocess.Popen[bytes]]:
     """`make run` in this clone, with the environment under test and nothing else of ours; no home, and no package index."""
     running = subprocess.Popen(
         [
+            *within,
             "make",
             "--old-file",
             f"{sys.prefix}/.run",
             "run",
-            f"VENV={sys.prefix}",
+            f"VENV={venv}",
             f"ARGS=--home {home} --port {port} --json",
         ],
         cwd=ROOT,
@@ -153,6 +157,57 @@ def test_p2_make_run_twice_shares_its_home_and_says_what_to_do_about_a_taken_por
         with made_to_run(home, 0) as third:
             assert first_line(third)["url"] != url
     assert (home / "keys.env").read_bytes() == keys
+
+
+NOBODY = 65534
+READS_ALL = "+dac_read_search"
+"""Where the interpreter lies in a directory that is closed to others: they may read it, and write nothing more than without."""
+AS_NOBODY = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *(f"--inh-caps={READS_ALL}", f"--ambient-caps={READS_ALL}"),
+)
+
+
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A directory of a user who owns nothing of this clone."""
+    try:
+        able = subprocess.run([*AS_NOBODY, sys.executable, "-c", ""], capture_output=True, timeout=60, check=False)
+        becomes_nobody = able.returncode == 0
+    except OSError:
+        becomes_nobody = False
+    if not becomes_nobody:
+        pytest.skip("who runs these tests cannot become another user (root can, with setpriv)")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        yield Path(folder)
+
+
+def test_p2_make_run_as_another_user_serves_from_a_home_of_their_own(theirs: Path) -> None:
+    with made_to_run(theirs / "home", 0, within=AS_NOBODY) as running:
+        assert first_line(running)["ready"]
+    assert (theirs / "home" / "keys.env").stat().st_uid == NOBODY
+
+
+def test_p2_make_run_as_another_user_says_what_to_do_where_the_home_is_not_theirs(theirs: Path) -> None:
+    os.chown(theirs, os.geteuid(), -1)
+    theirs.chmod(0o755)
+    with made_to_run(theirs / "home", 0, within=AS_NOBODY) as running:
+        out, said = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode != 0, out) == (True, b"")
+    assert b"Permission denied.\n       Use a home of your own: --home DIR." in said
+    assert b"make run ARGS='--port 0 --home DIR'" in said
+    assert b"Traceback" not in said
+    assert list(theirs.iterdir()) == []
+
+
+def test_p2_make_run_as_another_user_says_what_to_do_where_the_clone_is_not_theirs(theirs: Path) -> None:
+    venv = ROOT / ".venv-of-nobody"
+    with made_to_run(theirs / "home", 0, within=AS_NOBODY, venv=str(venv)) as running:
+        out, said = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode != 0, out) == (True, b"")
+    assert b"this clone is not yours to write; put environment and home elsewhere: make run VENV=$HOME/" in said
+    assert not venv.exists()
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="a directory that not even root can write")
