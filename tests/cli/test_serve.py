@@ -60,13 +60,14 @@ def test_serve_tells_its_addresses_first_serves_and_ends_with_zero_on_sigterm(
         assert server.wait(timeout=PATIENCE_S) == 0
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "flags", [("--log-format", "text"), ("--log-format", "json"), ("--workers", "2")], ids=lambda flags: flags[-1]
+)
 def test_p19_a_variable_that_is_no_setting_is_named_on_standard_error_and_does_not_stop_a_server(
-    served_home: Path, keys: dict[str, str], tmp_path: Path, form: str
+    served_home: Path, keys: dict[str, str], tmp_path: Path, flags: tuple[str, str]
 ) -> None:
     environment = {"TOOLGATE_REVISION": "edge", "TOOLGATE_MCP_SERVICE_HOST": "10.0.0.1"}
-    flags = ("--home", str(served_home), "--log-format", form)
-    with serving(*flags, cwd=tmp_path, **environment) as (server, told):
+    with serving("--home", str(served_home), *flags, cwd=tmp_path, **environment) as (server, told):
         assert told["ready"]
         server.terminate()
         _, said = server.communicate(timeout=PATIENCE_S)
