@@ -1496,6 +1496,27 @@ MUTATIONS = (
         "",
         f"{ONCE}::test_a_caller_holds_so_many_keys_and_none_is_dropped_for_another",
     ),
+    Mutation(
+        "ledger: a run does not say which policy it decides by",
+        "src/toolgate/ledger/opening.py",
+        'first["serves"] = self.serves',
+        "pass",
+        "tests/ledger/test_investigator.py::test_p8_the_first_record_of_a_run_names_the_policy_and_the_contract_that_it_decides_by",
+    ),
+    Mutation(
+        "ledger: a call is explained by rules that came after it",
+        "src/toolgate/ledger/reading/query.py",
+        "if _began(act) <= began + TICK_S",
+        "if True",
+        "tests/servers/processes/test_reload.py::test_p8_a_reload_names_what_is_served_from_then_on_and_each_call_what_it_was_decided_by",
+    ),
+    Mutation(
+        "policy: who may call is not in its digest",
+        "src/toolgate/policy/manifest.py",
+        '            "roles": sorted(self.roles),\n',
+        "",
+        "tests/policy/test_manifest.py::test_p8_whatever_decides_is_in_the_digest_of_the_policy",
+    ),
 )
 
 
