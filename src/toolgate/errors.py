@@ -243,7 +243,7 @@ class ExitCode:
     FAILED = 1
     """The finding is bad, the tool said no, or a check did not pass."""
     USAGE = 2
-    """The command line is wrong."""
+    """The command line is wrong, or a check could not judge what it was asked to: nothing to judge, a file or rule that cannot be read."""
     DRIFT = 3
     """The contract differs from its lock."""
     WARNED = 4

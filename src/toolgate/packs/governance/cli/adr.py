@@ -100,7 +100,8 @@ def adr_lint(*, adr_path: str, root: Path | None, home: Path | None, json: bool)
         say(
             f"{len(records)} records, {sum(len(record.rules) for record in records)} rules, {len(faulty) + len(unread)} faults"
         )
-    raise typer.Exit(ExitCode.FAILED if faulty or unread else ExitCode.OK)
+    # As of `adr check`: whoever cannot read a rule has judged nothing by it.
+    raise typer.Exit(ExitCode.USAGE if faulty or unread else ExitCode.OK)
 
 
 def _told(record: DecisionRecord) -> str:

@@ -137,4 +137,4 @@ def adr_lint(
     home: Home = None,
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
 ) -> None:
-    """Can the rules of every decision record be read, whatever its status? Exit 1 when not."""
+    """Can the rules of every decision record be read, whatever its status? Exit 2 when not."""
