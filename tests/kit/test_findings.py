@@ -108,7 +108,19 @@ def test_an_annotation_points_at_the_line() -> None:
     assert render("github", ALL, CHECKER) == (
         "::warning file=.github/workflows/a b.yml,line=12,col=9,title=toolgate analyze MD-002::"
         "actions/checkout is not pinned Fix: Pin the commit.\n"
+        "::notice title=toolgate analyze::Not evaluated: MD-001: No branch protection file.\n"
     )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_why_a_finding_is_true_here(form: str) -> None:
+    known = replace(PINNED, extra={"because": "v4 is a tag."})
+    assert "v4 is a tag." in render(form, [known], CHECKER)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_is_silent_about_what_was_not_judged(form: str) -> None:
+    assert "No branch protection file." in render(form, [UNKNOWN], CHECKER)
 
 
 def test_markdown_is_one_table() -> None:
@@ -124,7 +136,8 @@ def test_no_findings_is_said_in_every_form() -> None:
 
 
 def test_strangers_text_breaks_out_of_no_form() -> None:
-    bad = Finding("R1", "fail", "high", HOSTILE, file=HOSTILE, line=1, selector=HOSTILE, fix=HOSTILE)
+    said = {"because": HOSTILE}
+    bad = Finding("R1", "fail", "high", HOSTILE, file=HOSTILE, line=1, selector=HOSTILE, fix=HOSTILE, extra=said)
     assert len(render("github", [bad], CHECKER).splitlines()) == 1
     assert (
         render("github", [bad], CHECKER).count("::error") - render("github", [bad], CHECKER).count("%3A%3Aerror") >= 1

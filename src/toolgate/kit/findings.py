@@ -53,6 +53,11 @@ class Finding(Struct, frozen=True):
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What only this checker knows (a job's name, a suppression's reviewer); JSON values."""
 
+    @property
+    def because(self) -> str:
+        """Why it is true here, in one sentence, where the checker says so."""
+        return str(self.extra.get("because", ""))
+
     def as_json(self) -> dict[str, Any]:
         """Absent values are absent."""
         fields = {

@@ -35,7 +35,8 @@ def _case(finding: Finding, label: str) -> str:
     if finding.status == "pass":
         return f"{head}/>\n"
     if finding.status == "fail":
-        text = "\n".join(part for part in (finding.message, finding.why, finding.fix and f"Fix: {finding.fix}") if part)
+        said = (finding.message, finding.because, finding.why, finding.fix and f"Fix: {finding.fix}")
+        text = "\n".join(part for part in said if part)
         named = f"message={_attribute(finding.message)} type={_attribute(finding.severity)}"
         body = f"<failure {named}>{_text(text)}</failure>"
     else:

@@ -39,8 +39,8 @@ def _to_text(findings: Sequence[Finding], checker: Checker) -> str:
             continue
         word = finding.severity if finding.status == "fail" else finding.status.replace("_", " ")
         lines.append(printable(f"{_place(finding)}: {word} {finding.rule}: {finding.message}"))
-        if finding.status == "fail" and finding.extra.get("because"):
-            lines.append(printable(f"    why: {finding.extra['because']}"))
+        if finding.status == "fail" and finding.because:
+            lines.append(printable(f"    why: {finding.because}"))
         if finding.fix and finding.status == "fail":
             lines.append(printable(f"    fix: {finding.fix}"))
     return "\n".join([*lines, f"{checker.name}: {_summary(findings)}", ""])
@@ -68,8 +68,15 @@ def _to_github(findings: Sequence[Finding], checker: Checker) -> str:
             "title": f"{checker.name} {finding.rule}",
         }
         named = ",".join(f"{name}={_github_property(value)}" for name, value in properties.items() if value is not None)
-        message = f"{finding.message} Fix: {finding.fix}" if finding.fix else finding.message
+        said = (finding.message, finding.because and f"Why: {finding.because}", finding.fix and f"Fix: {finding.fix}")
+        message = " ".join(part for part in said if part)
         lines.append(f"::{_GITHUB_LEVELS[finding.severity]} {named}::{_github_data(message)}")
+    # One for all: the code host shows ten of a step.
+    unjudged = "; ".join(
+        f"{finding.rule}: {finding.message}" for finding in findings if finding.status == "not_evaluated"
+    )
+    if unjudged:
+        lines.append(f"::notice title={_github_property(checker.name)}::Not evaluated: {_github_data(unjudged)}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -91,7 +98,8 @@ def _to_markdown(findings: Sequence[Finding], checker: Checker) -> str:
         lines += ["| severity | rule | place | finding | fix |", "|---|---|---|---|---|"]
     for finding in open_ones:
         word = finding.severity if finding.status == "fail" else finding.status.replace("_", " ")
-        cells = (word, finding.rule, _place(finding), finding.message, finding.fix)
+        why = f" Why: {finding.because}" if finding.because and finding.status == "fail" else ""
+        cells = (word, finding.rule, _place(finding), f"{finding.message}{why}", finding.fix)
         lines.append(f"| {' | '.join(_markdown(cell) for cell in cells)} |")
     return "\n".join([*lines, ""])
 

@@ -56,7 +56,8 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
         "kind": kind,
         # SARIF 2.1.0 section 3.27.10: any kind but "fail" has level "none".
         "level": _LEVELS[finding.severity] if kind == "fail" else "none",
-        "message": {"text": finding.message},
+        # Viewers show the text, and none shows a property.
+        "message": {"text": f"{finding.message} Why: {finding.because}" if finding.because else finding.message},
     }
     location = _location(finding)
     if location:

@@ -189,3 +189,24 @@ def test_more_findings_than_anybody_reads_are_a_fault() -> None:
 
 def test_the_one_beside_our_interpreter_is_asked_first() -> None:
     assert zizmor._program() == str(Path(sys.executable).parent / "zizmor")
+
+
+UNSTATED = CLEAN.replace("permissions:\n  contents: read\n", "") + "  more:\n    runs-on: x\n    steps: [{run: make}]\n"
+
+
+def test_permissions_that_nobody_states_are_told_once_a_job_and_do_not_block(
+    run: Callable[..., Done], repo: Path
+) -> None:
+    put(repo, WORKFLOW, UNSTATED)
+    done = run("analyze", "--json")
+    assert rules(done) == [("L0-002", "low"), ("L0-002", "low")]
+    credit = ["zizmor/excessive-permissions"]
+    assert [one["alsoFoundBy"] for one in done.json["analysis"]["findings"]] == [credit, credit]
+
+
+def test_with_the_default_given_zizmor_does_not_ask_for_it_either(run: Callable[..., Done], repo: Path) -> None:
+    put(repo, WORKFLOW, UNSTATED)
+    known = run("analyze", "--json", "--default-permissions", "read")
+    assert rules(known) == []
+    assert status(known) == ("evaluated", "3 about default permissions left out: the default is read")
+    assert rules(run("analyze", "--json", "--default-permissions", "write")) == [("L0-002", "critical")] * 2

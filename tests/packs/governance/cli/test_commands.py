@@ -147,7 +147,11 @@ def test_baseline_and_drift(run: Callable[..., Done], repo: Path) -> None:
 
 def mark(run: Callable[..., Done], repo: Path, number: int) -> None:
     """A review of a finding that only this number makes."""
-    put(repo, ".github/workflows/loose.yml", f"on: push\njobs:\n  a:\n    steps: [{{uses: a/b@v{number}}}]\n")
+    put(
+        repo,
+        ".github/workflows/loose.yml",
+        f"on: push\npermissions: {{}}\njobs:\n  a:\n    steps: [{{uses: a/b@v{number}}}]\n",
+    )
     (found,) = run("analyze", "--json", "--zizmor", "off").json["analysis"]["findings"]
     said = ["--reason", "r", "--reviewer", "ann", "--ticket", "T", "--org", "acme"]
     assert run("fp", "mark", found["fingerprint"], *said).code == 0

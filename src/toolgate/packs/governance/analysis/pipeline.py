@@ -21,7 +21,7 @@ from toolgate.packs.governance.analysis.weigh import (
     identified,
     weigh,
 )
-from toolgate.packs.governance.analysis.zizmor import merged
+from toolgate.packs.governance.analysis.zizmor import NOT_ASKED, merged, missing
 from toolgate.packs.governance.repository.answers import invalid_input
 from toolgate.packs.governance.repository.config import Profile, Writer, stricter
 from toolgate.packs.governance.repository.identity import RepositoryOrigin, origin_among
@@ -54,7 +54,7 @@ class LocalInputs(Struct, frozen=True):
     protection: File | None = None
     """In place of the repository's own."""
     foreign: Callable[[], RuleVerdict] | None = None
-    """What another program found; asked when our own rules are done."""
+    """What zizmor found; asked when our own rules are done."""
     base: Callable[[list[str]], BaseFiles | None] | None = None
     """Files as they were before the judged change."""
 
@@ -65,7 +65,9 @@ async def analyze(ctx: Context, args: dict[str, Any], outside: LocalInputs | Non
     repository = await read_repository(ctx, args["files"], args.get("defaultPermissions"))
     repository = _with_outside(repository, rim)
     origin = _origin(args.get("context"), repository, rim)
-    verdicts: list[RuleVerdict] = merged(await ctx.compute(judge, repository), rim.foreign() if rim.foreign else None)
+    own: list[RuleVerdict] = await ctx.compute(judge, repository)
+    foreign = rim.foreign() if rim.foreign else missing(NOT_ASKED)
+    verdicts = merged(own, foreign, repository.config.default_permissions)
     if mode == "calibration":
         await _write_baseline(ctx, origin, repository, verdicts)
     only = frozenset(args["files"]) if args.get("onlyNamed", False) else None

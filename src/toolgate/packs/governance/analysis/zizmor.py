@@ -6,6 +6,7 @@ program itself is run by the command (`cli/zizmor.py`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from toolgate.model import strictjson
 from toolgate.packs.governance.repository.redact import redacted
 from toolgate.packs.governance.rules.base import RuleVerdict
 from toolgate.packs.governance.rules.catalogue import BY_ID, ZIZMOR
+from toolgate.packs.governance.rules.tokens import UNSTATED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,8 +32,21 @@ _SAME: Final[Mapping[str, frozenset[str]]] = {
     "zizmor/excessive-permissions": frozenset({"L0-002", "MD-004"}),
 }
 """Its rules that mean what ours do."""
+_UNSTATED_THERE: Final = "default permissions used"
+"""In zizmor's message, where its reason is that no `permissions` key is there."""
+_Place = tuple[str, str | None, int | None]
+"""Rule, file, line."""
 _SEVERITY: Final[Mapping[str, Severity]] = {"High": "high", "Medium": "medium", "Low": "low", "Informational": "info"}
 _LOWER: Final[Mapping[Severity, Severity]] = {"high": "medium", "medium": "low", "low": "info", "info": "info"}
+
+
+_UNLOOKED: Final = "so template injection, dangerous triggers, cache poisoning and leaked credentials are not judged"
+NOT_ASKED: Final = f"a server starts no program, {_UNLOOKED} (toolgate analyze runs zizmor)"
+SWITCHED_OFF: Final = f"zizmor is switched off, {_UNLOOKED}"
+
+
+def missing(reason: str) -> RuleVerdict:
+    return RuleVerdict(ZIZMOR, "not_evaluated", reason=reason)
 
 
 class SarifFault(ValueError):
@@ -82,28 +97,47 @@ def _finding(result: dict[str, Any], prefix: str) -> Finding:
     )
 
 
-def merged(verdicts: Iterable[RuleVerdict], foreign: RuleVerdict | None) -> list[RuleVerdict]:
-    """One list: a finding of zizmor's that one of ours already tells is credited there and not told twice."""
+def merged(verdicts: Iterable[RuleVerdict], foreign: RuleVerdict, default: str | None = None) -> list[RuleVerdict]:
+    """One list: a finding of zizmor's that one of ours already tells is credited there and not told twice.
+
+    `default`: the repository's default permissions, where they are given; then read answers what zizmor asks of jobs that
+    state none.
+    """
     own = list(verdicts)
-    if foreign is None:
-        return own
-    credit: dict[tuple[str, str, int], set[str]] = {}
-    places = {(finding.rule, finding.file or "", finding.line or 0) for verdict in own for finding in verdict.findings}
-    left = []
+    by_file: dict[str | None, list[Finding]] = defaultdict(list)
+    for ours in (finding for verdict in own for finding in verdict.findings):
+        by_file[ours.file].append(ours)
+    credit: dict[_Place, set[str]] = {}
+    left, answered = [], 0
     for finding in foreign.findings:
         if "/.github/" in (finding.file or ""):
             continue  # of a repository within this one (fixtures, a vendored copy): nothing there runs
-        same = [rule for rule in _SAME.get(finding.rule, ()) if (rule, finding.file or "", finding.line or 0) in places]
-        for rule in same:
-            credit.setdefault((rule, finding.file or "", finding.line or 0), set()).add(finding.rule)
-        if not same:
+        same = [ours for ours in by_file[finding.file] if _is_same(finding, ours)]
+        for ours in same:
+            credit.setdefault(_place(ours), set()).add(finding.rule)
+        if not same and default == "read" and _UNSTATED_THERE in finding.message:
+            answered += 1
+        elif not same:
             left.append(finding)
     credited = [
         replace(verdict, findings=tuple(_credited(finding, credit) for finding in verdict.findings)) for verdict in own
     ]
-    return [*credited, replace(foreign, findings=tuple(left))]
+    reason = f"{answered} about default permissions left out: the default is read" if answered else foreign.reason
+    return [*credited, replace(foreign, findings=tuple(left), reason=reason)]
 
 
-def _credited(finding: Finding, credit: Mapping[tuple[str, str, int], set[str]]) -> Finding:
-    others = credit.get((finding.rule, finding.file or "", finding.line or 0))
+def _is_same(finding: Finding, ours: Finding) -> bool:
+    """Of a workflow without permissions zizmor tells each job, and once more the whole of it: at line 1."""
+    if ours.rule not in _SAME.get(finding.rule, ()):
+        return False
+    of_the_whole = finding.line == 1 and _UNSTATED_THERE in finding.message and ours.anchor.endswith(UNSTATED)
+    return finding.line == ours.line or of_the_whole
+
+
+def _place(finding: Finding) -> _Place:
+    return finding.rule, finding.file, finding.line
+
+
+def _credited(finding: Finding, credit: Mapping[_Place, set[str]]) -> Finding:
+    others = credit.get(_place(finding))
     return replace(finding, extra={**finding.extra, "alsoFoundBy": sorted(others)}) if others else finding

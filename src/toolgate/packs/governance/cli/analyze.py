@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from toolgate.kit.yamldoc import YamlFault
 from toolgate.packs.governance.analysis.pipeline import LocalInputs
 from toolgate.packs.governance.analysis.pipeline import analyze as run
 from toolgate.packs.governance.analysis.report import reliability, report
+from toolgate.packs.governance.analysis.zizmor import SWITCHED_OFF, missing
 from toolgate.packs.governance.cli.common import (
     as_json,
     exit_of,
@@ -129,23 +131,15 @@ class Rim:
 @contextmanager
 def outside(who: RepositoryCommand, protection: Path | None, zizmor: Switch | None, base: str | None) -> Iterator[Rim]:
     reader = base_reader(who.root, base)
-    with _maybe(Zizmor(who.root) if _chosen(who, zizmor) != "off" else None) as run:
+    asked = closing(Zizmor(who.root)) if _chosen(who, zizmor) != "off" else nullcontext()
+    with asked as run:
         known = LocalInputs(
             origin=origin_at(who.root),
             protection=_protection(who, protection),
-            foreign=run.verdict if run is not None else None,
+            foreign=run.verdict if run is not None else partial(missing, SWITCHED_OFF),
             base=reader,
         )
         yield Rim(known, reader)
-
-
-@contextmanager
-def _maybe(run: Any) -> Iterator[Any]:
-    if run is None:
-        yield None
-        return
-    with closing(run):
-        yield run
 
 
 def _chosen(who: RepositoryCommand, zizmor: Switch | None) -> str:
@@ -175,18 +169,19 @@ def _errors(analysis: Analysis, *, required: bool = False, zizmor: str = "auto")
         if finding.rule == GATE:
             yield f"{finding.file}:{finding.line}: {finding.message}\n  fix: {finding.fix}"
     for verdict in analysis.not_evaluated:
-        if required or (verdict.rule_id == ZIZMOR and zizmor == "on"):
+        # Who switched zizmor off does not miss it; the report says so all the same.
+        if (verdict.rule_id, zizmor) == (ZIZMOR, "on") or (required and (verdict.rule_id, zizmor) != (ZIZMOR, "off")):
             yield f"{verdict.rule_id} was not evaluated: {verdict.reason}"
 
 
 def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]:
     """Findings, files and rules that were not judged. A reviewer needs the fingerprint for `fp mark`, wherever it is read."""
-    missing = [
+    unjudged_rules = [
         Finding(verdict.rule_id, "not_evaluated", "info", verdict.reason, why=BY_ID[verdict.rule_id].why)
         for verdict in analysis.not_evaluated
     ]
     if reader.unknown:
-        missing.append(Finding(SUPPRESSION, "not_evaluated", "info", reader.unknown))
+        unjudged_rules.append(Finding(SUPPRESSION, "not_evaluated", "info", reader.unknown))
     skipped = [
         Finding("SKIPPED", "not_evaluated", "info", f"not read: {file.reason}", file=file.path)
         for file in analysis.repository.skipped
@@ -194,7 +189,7 @@ def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]
     found = [replace(finding, message=f"{finding.message}{_credit(finding)}") for finding in analysis.findings]
     if form is not Format.junit:
         found = [replace(finding, message=f"{finding.message} [{finding.fingerprint}]") for finding in found]
-    return [*found, *skipped, *missing]
+    return [*found, *skipped, *unjudged_rules]
 
 
 def _credit(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from toolgate.kit.reports.printable import printable
-from toolgate.packs.governance.analysis.zizmor import MAX_SARIF_BYTES, SarifFault, read_sarif
+from toolgate.packs.governance.analysis.zizmor import MAX_SARIF_BYTES, SarifFault, missing, read_sarif
 from toolgate.packs.governance.cli.local import repository_root
 from toolgate.packs.governance.rules.base import RuleVerdict
 from toolgate.packs.governance.rules.catalogue import ZIZMOR
@@ -32,10 +32,6 @@ ARGUMENTS: Final = (
 )
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 """Of the environment: no token, and no setting that would make it judge otherwise elsewhere."""
-
-
-def missing(reason: str) -> RuleVerdict:
-    return RuleVerdict(ZIZMOR, "not_evaluated", reason=reason)
 
 
 class Zizmor:

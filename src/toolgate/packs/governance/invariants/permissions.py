@@ -8,11 +8,11 @@ from msgspec import Struct, field
 
 from toolgate.packs.governance.repository.model import File, FileFault, Repository, parse_as
 from toolgate.packs.governance.workflows.needs import needed
-from toolgate.packs.governance.workflows.resolve import local_path
 from toolgate.packs.governance.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
     from toolgate.packs.governance.workflows.resolve import Token
+    from toolgate.packs.governance.workflows.workflow import WorkflowJob
 
 MAX_LISTED: Final = 100
 """Places listed in the evidence; the totals stand beside them."""
@@ -49,21 +49,29 @@ def judge(work: tuple[Repository, list[str]]) -> JudgedTokens:
     """(the repository, the workflows to judge). A file that says nothing readable is a violation too. For a worker."""
     repository, paths = work
     judged, resolver = JudgedTokens(), repository.resolver()
-    called = {
-        path for workflow in repository.workflows.values() for job in workflow.jobs if (path := local_path(job.uses))
-    }
     seen: set[tuple[str, int, str, str]] = set()
     for path in paths:
         parsed = repository.files[path].parsed
         if isinstance(parsed, FileFault):
             judged.violations.add(violation(path, parsed.line, parsed.text))
         elif isinstance(parsed, Workflow):
-            only_called = path in called and {trigger.event for trigger in parsed.triggers} == {"workflow_call"}
+            inherits = resolver.only_called(parsed)
             for job in parsed.jobs:
+                if not inherits and not resolver.states(parsed, job):
+                    _unstated(repository, path, job, judged)
                 wanted = needed(resolver.steps(job))
                 for token in resolver.tokens(parsed, job):
-                    _judge(repository, token, wanted, judged, seen, inherits=only_called)
+                    _judge(repository, token, wanted, judged, seen)
     return judged
+
+
+def _unstated(repository: Repository, path: str, job: WorkflowJob, judged: JudgedTokens) -> None:
+    default = repository.config.default_permissions
+    if default == "write":
+        reason = f"job {job.id} states no permissions, and the repository's default is write"
+        judged.violations.add(violation(path, job.line, reason, job=job.id, scope="*"))
+    elif default is None:
+        judged.unknown.add({"file": path, "line": job.line, "job": job.id})
 
 
 def _judge(
@@ -72,17 +80,8 @@ def _judge(
     wanted: frozenset[str],
     judged: JudgedTokens,
     seen: set[tuple[str, int, str, str]],
-    *,
-    inherits: bool,
 ) -> None:
     path, job = token.workflow.path, token.job
-    if not token.permissions.stated and not inherits:
-        default = repository.config.default_permissions
-        if default == "write":
-            reason = f"job {job.id} states no permissions, and the repository's default is write"
-            judged.violations.add(violation(path, job.line, reason, job=job.id, scope="*"))
-        elif default is None:
-            judged.unknown.add({"file": path, "line": job.line, "job": job.id})
     for grant in token.permissions.writes():
         key = path, grant.line, job.id, grant.scope
         if key in seen or grant.scope in wanted or repository.may_write(path, job.id, grant.scope):

@@ -26,7 +26,7 @@ program's (`zizmor/artipacked`)."""
 
 # fmt: off
 RULES: Final[tuple[Rule, ...]] = (
-    Rule("L0-002", 2, "critical", "Token that can write everything",
+    Rule("L0-002", 3, "critical", "Token that can write everything, or nobody knows what",
          "A token that can do everything makes every step a way in.", l0_002),
     Rule("MD-000", 2, "high", "File cannot be understood",
          "A file that no rule can read may say anything.", md_000),
@@ -36,7 +36,7 @@ RULES: Final[tuple[Rule, ...]] = (
          "Code that is fetched by a movable name can be changed by others after review.", md_002),
     Rule("MD-003", 1, "critical", "Contract differs from what runs",
          "What was reviewed is not what is served.", md_003),
-    Rule("MD-004", 2, "high", "Unattended workflow that can write",
+    Rule("MD-004", 3, "high", "Unattended workflow that can write",
          "A job nobody watches should not be able to change what it watches.", md_004),
     Rule("MD-005", 2, "high", "Required check that skips the merge queue",
          "A merge queue waits for every required check on its own branch.", md_005),

@@ -68,7 +68,7 @@ def _script(repository: Repository, path: str, owner: str, step: WorkflowStep, u
         because=f"{unpinned.because}.",
         fix="Fetch a named version, check its digest, then run it." if unpinned.to_shell else "Name the exact version.",
         anchor=unpinned.text,
-        kind="script",
+        kind="download" if unpinned.to_shell else "installer",
     )
 
 

@@ -23,7 +23,7 @@ def md_000(repository: Repository) -> Iterator[Finding]:
                 "MD-000",
                 "high",
                 f"This file cannot be understood: {file.parsed.text}.",
-                because=f"line {file.parsed.line} stops making sense to a reader of its format",
+                because=f"line {file.parsed.line} stops making sense to a reader of its format.",
                 fix="Correct it: no rule has seen what is in it.",
                 anchor=file.parsed.text,
             )

@@ -35,7 +35,7 @@ def md_001(repository: Repository) -> Iterator[Finding]:
                 "MD-001",
                 "high",
                 f"Required check {quoted(check.context)} is reported by no job, so pull requests wait for it for ever.",
-                because=f"none of the {every.count} check names of {len(repository.workflows)} workflows is that one",
+                because=f"none of the {every.count} check names of {len(repository.workflows)} workflows is that one.",
                 fix=f"Require {quoted(near)} instead, or name a job {quoted(check.context)}."
                 if near
                 else f"Name a job {quoted(check.context)}, or drop it.",
@@ -48,7 +48,7 @@ def md_001(repository: Repository) -> Iterator[Finding]:
                 "MD-001",
                 "medium",
                 f"Required check {quoted(check.context)} is only path-filtered: it stays pending for other changes.",
-                because=f"only job {reporter.job.id} reports it, and its workflow has a path filter on pull requests",
+                because=f"only job {reporter.job.id} reports it, and its workflow has a path filter on pull requests.",
                 fix="Drop the path filter and skip inside the job: a skipped job reports success.",
                 anchor=f"path filter {check.context}",
             )
@@ -71,7 +71,7 @@ def md_005(repository: Repository) -> Iterator[Finding]:
                 "high",
                 f"Required check {quoted(requirement.check.context)} does not run on merge_group, so a merge queue waits for it "
                 "for ever.",
-                because=f"its workflow runs on {', '.join(sorted({trigger.event for trigger in triggers}))[:200]} only",
+                because=f"its workflow runs on {', '.join(sorted({trigger.event for trigger in triggers}))[:200]} only.",
                 fix="Add `merge_group:` to the workflow's `on`.",
                 anchor=requirement.check.context,
             )

@@ -1,4 +1,4 @@
-"""MD-004 and L0-002: tokens that can write more than the job's work asks for."""
+"""MD-004 and L0-002: tokens that can write more than the job's work asks for, or nobody knows what."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SPEAKING: Final = frozenset(
     {"issues", "pull-requests", "discussions", "repository-projects", "models", "id-token", "attestations"}
 )
 """Scopes with which a job can say something, or prove who it is, and change nothing that is built, released or required."""
+UNSTATED: Final = "unstated"
+"""At the end of the anchor of a job that states no permissions."""
 _OTHER_EVENT: Final = re.compile(r"github\.event_name\s*==\s*['\"](?!schedule['\"])[a-z_]+['\"]")
 _NOT_SCHEDULE: Final = re.compile(r"github\.event_name\s*!=\s*['\"]schedule['\"]")
 _ON_A_TAG: Final = re.compile(
@@ -35,11 +37,8 @@ def md_004(repository: Repository) -> Iterator[Finding]:
     need_workflows(repository)
     resolver = repository.resolver()
     for workflow in repository.workflows.values():
-        reason = _unattended(workflow)
-        if reason is None:
-            continue
         for job in workflow.jobs:
-            if reason == "schedule" and _never_on_schedule(job):
+            if not _is_unattended(workflow, job):
                 continue
             wanted = needed(resolver.steps(job))
             seen: set[tuple[str, int]] = set()
@@ -67,7 +66,7 @@ def _token(repository: Repository, workflow: Workflow, token: Token, wanted: fro
             ".toolgate.toml.",
             anchor=f"{job.id} {grant.scope}",
         )
-    if not token.permissions.stated and repository.config.default_permissions != "read":
+    if not token.permissions.stated and repository.config.default_permissions is None:
         yield found(
             RepositoryPlace(repository, path, job.line),
             "MD-004",
@@ -75,15 +74,16 @@ def _token(repository: Repository, workflow: Workflow, token: Token, wanted: fro
             f"Job {job.id} of a scheduled or drift workflow states no permissions: the default may be write.",
             because=f"{_how(workflow)}, and neither it nor the job has a `permissions` key.",
             fix="Add `permissions: contents: read` to the workflow or the job (`toolgate analyze --fix`).",
-            anchor=f"{job.id} unstated",
+            anchor=f"{job.id} {UNSTATED}",
+            kind="unknown",
         )
 
 
-def _unattended(workflow: Workflow) -> str | None:
+def _is_unattended(workflow: Workflow, job: WorkflowJob) -> bool:
     if workflow.trigger("schedule") is not None:
-        return "schedule"
+        return not _never_on_schedule(job)
     file = workflow.path.rpartition("/")[2]
-    return "drift" if any(_DRIFT.search(text) for text in (file, workflow.name or "")) else None
+    return any(_DRIFT.search(text) for text in (file, workflow.name or ""))
 
 
 def _how(workflow: Workflow) -> str:
@@ -100,18 +100,63 @@ def _never_on_schedule(job: WorkflowJob) -> bool:
 
 def l0_002(repository: Repository) -> Iterator[Finding]:
     need_workflows(repository)
+    resolver, default = repository.resolver(), repository.config.default_permissions
     for workflow in repository.workflows.values():
-        owners = [(workflow.permissions, "The workflow", "*")]
-        owners += [(job.permissions, f"Job {job.id}", job.id) for job in workflow.jobs]
-        for permissions, owner, job in owners:
-            for grant in permissions.writes() if permissions else ():
-                if grant.scope == "*" and not repository.may_write(workflow.path, job, "*"):
-                    yield found(
-                        RepositoryPlace(repository, workflow.path, grant.line),
-                        "L0-002",
-                        "critical",
-                        f"{owner} has a token that can write everything (write-all).",
-                        because=f"line {grant.line} says write-all, and nothing below narrows it.",
-                        fix="Name the scopes that are needed, at the job that needs them.",
-                        anchor=f"{owner} write-all",
-                    )
+        yield from _write_all(repository, workflow)
+        if default == "read" or resolver.only_called(workflow):
+            continue
+        for job in workflow.jobs:
+            if resolver.states(workflow, job):
+                continue
+            if default == "write":
+                yield from _written_by_default(repository, workflow, job)
+            elif not _is_unattended(workflow, job):  # of those MD-004 tells it
+                yield _unknown(repository, workflow, job)
+
+
+def _write_all(repository: Repository, workflow: Workflow) -> Iterator[Finding]:
+    owners = [(workflow.permissions, "The workflow", "*")]
+    owners += [(job.permissions, f"Job {job.id}", job.id) for job in workflow.jobs]
+    for permissions, owner, job in owners:
+        for grant in permissions.writes() if permissions else ():
+            if grant.scope == "*" and not repository.may_write(workflow.path, job, "*"):
+                yield found(
+                    RepositoryPlace(repository, workflow.path, grant.line),
+                    "L0-002",
+                    "critical",
+                    f"{owner} has a token that can write everything (write-all).",
+                    because=f"line {grant.line} says write-all, and nothing below narrows it.",
+                    fix="Name the scopes that are needed, at the job that needs them.",
+                    anchor=f"{owner} write-all",
+                    kind="write-all",
+                )
+
+
+def _written_by_default(repository: Repository, workflow: Workflow, job: WorkflowJob) -> Iterator[Finding]:
+    if repository.may_write(workflow.path, job.id, "*"):
+        return
+    yield found(
+        RepositoryPlace(repository, workflow.path, job.line),
+        "L0-002",
+        "critical",
+        f"Job {job.id} states no permissions, so its token can write everything.",
+        because="neither it nor its workflow has a `permissions` key, and the repository's default is write.",
+        fix="Add `permissions: contents: read` to the workflow or the job (`toolgate analyze --fix`).",
+        anchor=f"{job.id} {UNSTATED}",
+        kind="write-all",
+    )
+
+
+def _unknown(repository: Repository, workflow: Workflow, job: WorkflowJob) -> Finding:
+    """Low: it warns, whatever else was found, and does not block, because nothing wrong has been seen."""
+    return found(
+        RepositoryPlace(repository, workflow.path, job.line),
+        "L0-002",
+        "low",
+        f"Job {job.id} states no permissions: what its token can write is not known.",
+        because="neither it nor its workflow has a `permissions` key, and the repository's default is not given.",
+        fix="Add `permissions: contents: read` to the workflow or the job (`toolgate analyze --fix`), or name the default "
+        "(--default-permissions, or default_permissions in .toolgate.toml).",
+        anchor=f"{job.id} {UNSTATED}",
+        kind="unknown",
+    )

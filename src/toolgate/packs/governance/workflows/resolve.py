@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
@@ -92,6 +93,27 @@ class JobResolver:
         for inner in called.jobs:
             for token in self.tokens(called, inner, depth - 1):
                 yield _narrowed(own, token)
+
+    def states(self, workflow: Workflow, job: WorkflowJob, depth: int = MAX_DEPTH) -> bool:
+        """Whether it is written what the job's token may do: at the job, in its workflow, or in every job that it calls.
+
+        Raises: YamlFault: more than MAX_RESOLVED.
+        """
+        if workflow.effective(job).stated:
+            return True
+        called = self.called(job)
+        if called is None or depth == 0:
+            return False
+        self._count()
+        return all(self.states(called, inner, depth - 1) for inner in called.jobs)
+
+    def only_called(self, workflow: Workflow) -> bool:
+        """Nothing but calls of this repository's own start it, so its tokens are its callers'."""
+        return workflow.path in self._called and {trigger.event for trigger in workflow.triggers} == {"workflow_call"}
+
+    @cached_property
+    def _called(self) -> frozenset[str | None]:
+        return frozenset(local_path(job.uses) for workflow in self._workflows.values() for job in workflow.jobs)
 
     def _count(self) -> None:
         self._looked += 1
