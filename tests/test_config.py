@@ -246,6 +246,8 @@ def test_variables_of_others_and_of_an_orchestrator_are_left_alone(tmp_path: Pat
         "TOOLGATE_VERSION": "1.2.3",
         "TOOLGATE_REVISION": "debug",
         "TOOLGATE_NAME": "edge",
+        "TOOLGATE_SECRET": "edge",
+        "TOOLGATE_FILE": "edge",
         "TOOLGATE_MCP_SERVICE_HOST": "10.0.0.1",
         "TOOLGATE_MCP_PORT": "tcp://10.0.0.1:8000",
         "TOOLGATE_MCP_PORT_8000_TCP_PROTO": "tcp",

@@ -264,7 +264,7 @@ def _misspelt(name: str) -> SettingsError | None:
     if any(name.startswith(f"{PREFIX}{table.upper()}_") for table in TABLES):
         return _unknown(name, "environment", [each for each in known if each.startswith(f"{name}_")] or known)
     stem = name.removeprefix(PREFIX)
-    meant = [name for name in _BY_VARIABLE if name.startswith(PREFIX) and name.endswith(f"_{stem}")]
+    meant = [spec.variable for key, spec in _BY_KEY.items() if key.partition(".")[2] == stem.lower()]
     near = [each for each in known if _is_near(stem, each.removeprefix(PREFIX))]
     return _unknown(name, "environment", meant or near) if meant or near else None
 
