@@ -9,6 +9,7 @@ In process on one core; compare numbers of one run only. The goals: a call witho
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import tempfile
@@ -16,10 +17,13 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
-from benchmarks.road import timed
+from benchmarks.deployment import bench_home
+from benchmarks.road import InProcess, timed
 from toolgate.gate.authority.stops import STOPS_FILE, Stops
+from toolgate.gate.keys import KeyRing
 from toolgate.kit.conditions.rules import CallRules, RuleChecker, RuleText, Subject, Unjudged
 from toolgate.model import strictjson
+from toolgate.model.call import CallerBounds
 
 SIZES = (1024, 10 * 1024, 100 * 1024, 1024 * 1024)
 SCHEMA = {
@@ -34,6 +38,7 @@ SCHEMA = {
 }
 NAMES = "args.force == true && args.branch == 'main'"
 READS = "args.text.contains('needle')"
+ECHO_RULE = {"name": "many", "deny": "args.count > 100 && args.text == 'hello'"}
 LOOPS = "args.items.exists(x, args.items.exists(y, x == y + 'z' || args.text.contains('needle')))"
 
 
@@ -45,6 +50,29 @@ def subject(size: int, items: int = 0) -> Subject:
     arguments = {"branch": "dev", "force": True, "text": "x" * size, "items": ["item"] * items}
     caller = {"id": "k", "role": "builder", "label": ""}
     return Subject(arguments, len(strictjson.dumps(arguments)), caller, "t", "", lambda: "local", 0.0)
+
+
+def call_costs(calls: int, rounds: int) -> dict[str, float]:
+    """Microseconds of a whole call in process, the best of rounds that take turns: without a rule by a plain key, by a key with
+    bounds, and with a rule."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = bench_home(Path(folder) / "plain")
+        ruled = bench_home(Path(folder) / "ruled", rows={"bench_echo": {"x-rules": [ECHO_RULE]}})
+        bounds = CallerBounds(scopes=("bench_*",), ranges=("192.0.2.0/24",), per_minute=10**9, concurrency=10)
+        _, bounded = KeyRing(plain.path / "keys" / "callers.json").create("builder", bounds=bounds)
+        apps = (plain.app(), ruled.app())
+        works = {
+            "without rules": InProcess(apps[0], plain.keys["builder"]).call,
+            "without rules, a key with bounds": InProcess(apps[0], bounded).call,
+            "with one rule": InProcess(apps[1], ruled.keys["builder"]).call,
+        }
+        found: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(rounds):
+            for name, work in works.items():
+                found[name] += timed(work, calls, 1)
+        for app in apps:
+            asyncio.run(app.close())
+        return {name: min(each) for name, each in found.items()}
 
 
 def rule_costs(calls: int, rounds: int) -> dict[str, dict[str, float]]:
@@ -90,7 +118,12 @@ def stop_ns(calls: int, rounds: int) -> float:
 
 def measure(*, quick: bool) -> dict[str, Any]:
     calls, rounds = (500, 5) if quick else (5000, 20)
-    return {"stop_ns": stop_ns(calls * 10, rounds), "rule_us": rule_costs(calls, rounds), "hostile_ms": hostile_ms()}
+    return {
+        "stop_ns": stop_ns(calls * 10, rounds),
+        "call_us": call_costs(calls, rounds),
+        "rule_us": rule_costs(calls, rounds),
+        "hostile_ms": hostile_ms(),
+    }
 
 
 def main() -> None:
@@ -103,6 +136,8 @@ def main() -> None:
         print(json.dumps(found, indent=2))
         return
     print(f"a call while nothing is stopped: {found['stop_ns']:.0f} ns")
+    for what, each in found["call_us"].items():
+        print(f"a call {what}: {each:.1f} us")
     for what, each in found["rule_us"].items():
         print(f"one rule that {what}: best {each['best']:.1f} us, median {each['median']:.1f} us")
     for what, each in found["hostile_ms"].items():

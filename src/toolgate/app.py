@@ -290,6 +290,8 @@ class App(Struct):
         self.powers.check_packs()
         if self.shared_limits is not None:
             await self.shared_limits.reached()
+        if self.powers.webhook is not None and (self.share is None or self.share.is_owner):
+            self.powers.webhook.start()
         for pack in self.packs if self.share is None or self.share.is_owner else ():
             for service in pack.services:
                 running = service.make()
@@ -354,7 +356,7 @@ class Powers:
         self._compute = Lazy(lambda: ComputePool(max(2, COMPUTE_WORKERS // processes)))
         self._stores = Lazy(lambda: open_stores(settings, enabled))
         self.approvals = Lazy(lambda: open_approvals(settings))
-        self.webhook = open_webhook(settings, clock) if settings.approvals.webhook else None
+        self.webhook = open_webhook(settings, clock, self.approvals.made) if settings.approvals.webhook else None
         self._key_uses = enabled.key_uses(KEY_FILE)
         self._keys = Lazy(self._open_keys)
         self._jobs = Lazy(self._open_jobs)

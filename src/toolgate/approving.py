@@ -57,8 +57,8 @@ def open_approvals(settings: Settings) -> ApprovalTables:
     return ApprovalTables(place)
 
 
-def open_webhook(settings: Settings, clock: Clock) -> ApprovalWebhook | None:
+def open_webhook(settings: Settings, clock: Clock, store: Callable[[], ApprovalTables]) -> ApprovalWebhook | None:
     """Raises: StartRefused."""
     from toolgate.powers.approvals.webhook import open_webhook  # noqa: PLC0415 (TLS and names, for homes with one)
 
-    return open_webhook(settings, SecretSources(settings.paths.secrets, os.environ), clock)
+    return open_webhook(settings, SecretSources(settings.paths.secrets, os.environ), clock, store)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
+from tests.console.prefix import PrefixProxy
 from tests.console.visiting import CONSOLE, call
 from tests.homes import PATIENCE_S, Home, Server, make_home
 from tests.packs.lra.browser import Tab, axe_source, launch, tab
@@ -278,3 +279,44 @@ def test_no_page_can_be_framed_or_driven_by_another_origin(browser: Browser, ser
         page.wait_for_url("**/keys/create")
         expect(page.locator("body")).to_contain_text("not one that the server answers to")
     assert len(home.ring().all()) == before
+
+
+def test_every_page_prints_without_controls_and_within_the_paper(browser: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    with tab(browser, viewport={"width": 700, "height": 990}) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        page.emulate_media(media="print")
+        for number, path in enumerate([*PAGES[1:], *PANELS]):
+            page.goto(address(server) + path.format(call=newest_call(home), approval=waiting(home)))
+            expect(page.locator("h1")).to_be_visible()
+            controls = "nav:visible, button:visible, input:visible, select:visible, dialog:visible"
+            assert page.locator(controls).count() == 0, path
+            assert page.evaluate("document.documentElement.scrollWidth") <= 700, path
+            assert page.pdf(path=ARTIFACTS / f"{number:02d}-print.pdf", format="A4").startswith(b"%PDF")
+
+
+def test_the_console_works_behind_a_prefix(browser: Browser, tmp_path: Path) -> None:
+    with PrefixProxy("/ops") as proxy:
+        settings = f'{CONSOLE}allowed_hosts = ["{proxy.host}"]\nallowed_origins = ["http://{proxy.host}"]\n'
+        home = make_home(tmp_path / "home", settings=settings)
+        with home.serving() as server, tab(browser, **VIEWS["light"]) as found:
+            proxy.target = server.port
+            page, root = found.page, f"http://{proxy.host}/ops/console/"
+            page.goto(root)
+            page.fill("#key", home.keys["admin"])
+            page.press("#key", "Enter")
+            page.wait_for_url(root)
+            for name in ("Calls", "Tools", "Approvals", "People and keys", "Overview"):
+                page.locator(".bar nav").get_by_role("link", name=name).click()
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+            page.goto(f"{root}calls")
+            page.click("#live")
+            expect(page.locator("#live-state")).to_have_text("Live.")
+            call(server.port, home.keys["builder"], "dummy_experimental")
+            page.locator("#calls tbody tr.fresh a").first.click()
+            page.click("#verify")
+            expect(page.locator("#proof-state")).to_have_text("Verified in this browser: the record is in the log.")
+            page.locator(".who form button").click()
+            expect(page.locator("#key")).to_be_visible()
+            assert [url for url in found.requested if not url.startswith(root)] == []

@@ -13,7 +13,10 @@ import pytest
 from tests.cli.support import Commands, Done
 from tests.gate.conftest import Gate
 from tests.homes import Home, make_home
-from toolgate.errors import StartRefused
+from tests.offers.client import Client
+from toolgate.errors import Ending, StartRefused
+from toolgate.gate.keys import KeyRing
+from toolgate.model.call import CallerBounds
 from toolgate.policy.diff import compare
 from toolgate.policy.manifest import MANIFEST_FILE, load_manifest, narrow, parse_manifest
 
@@ -157,6 +160,76 @@ def test_policy_explain_says_which_rule_decides(
     done = run("policy", "explain", "--tool", "unruly_echo", "--role", role, "--args", str(file))
     assert done.code == code
     assert done.out.strip().startswith(said)
+
+
+def test_policy_explain_knows_the_role_label_and_scopes_of_a_key(home: Home, run: Run) -> None:
+    ring = KeyRing(home.path / "keys" / "callers.json")
+    narrow, _ = ring.create("admin", bounds=CallerBounds(scopes=("unruly_text",)))
+    wide, _ = ring.create("admin", bounds=CallerBounds(scopes=("unruly_*",)))
+    words = ("policy", "explain", "--tool", "unruly_echo", "--key")
+    done = run(*words, narrow.id)
+    assert (done.code, done.out.strip()) == (
+        5,
+        "insufficient_role: the scopes of its key do not cover unruly_echo",
+    )
+    assert run(*words, wide.id).code == 0
+    assert (run(*words, "000000000000").code, run(*words[:-1]).code) == (2, 2)
+    assert run(*words, wide.id, "--role", "admin").code == 2
+
+
+def test_policy_test_explain_and_replay_judge_prompts_and_resources(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prompt, resource = "prompt:before_you_act", "resource:own_record"
+    rows = {
+        prompt: {
+            "x-rules": [{"name": "never", "deny": "args.purpose == 'mischief'"}],
+            "x-examples": [{"given": {"args": {"tool": "x", "purpose": "mischief"}}, "expect": "rule_denied"}],
+        },
+        resource: {"x-rules": [{"name": "own", "deny": "args.request_id.startsWith('0')"}]},
+    }
+    settings = f'[ledger.keep]\n"{prompt}" = ["purpose"]\n'
+    home = make_home(tmp_path / "home", packs=("governance",), settings=settings)
+    with home.serving() as server:
+        client = Client(server.port, home.keys["builder"])
+        for purpose in ("mischief", "to learn"):
+            arguments = {"tool": "dummy_experimental", "purpose": purpose}
+            client.ask_modern("prompts/get", {"name": "before_you_act", "arguments": arguments})
+        client.ask_modern("resources/read", {"uri": f"audit://mine/{'0' * 32}"})
+    proposed = make_home(tmp_path / "proposed", packs=("governance",), rows=rows)
+    run = Commands(capfd)
+    at_proposed = ("--home", str(proposed.path))
+    assert run("policy", "test", *at_proposed).out.strip() == "1 of 1 examples are decided as expected"
+    (tmp_path / "args.json").write_text(json.dumps({"request_id": "0" * 32}))
+    words = ("--tool", resource, "--role", "builder", "--args", str(tmp_path / "args.json"))
+    assert run("policy", "explain", *words, *at_proposed).out.startswith("rule_denied, by rule own")
+    policy = ("--policy", str(proposed.path / "policy"))
+    told = run("policy", "replay", *policy, "--json", "--home", str(home.path)).json
+    assert told["counts"] == {"same": 1, "would_refuse": 1, "would_let_through": 0, "cannot_tell": 1}
+    assert told["would_refuse"][0] | {"caller": ""} == {
+        "caller": "",
+        "role": "builder",
+        "tool": prompt,
+        "why": "rule never",
+        "calls": 1,
+    }
+    assert (told["cannot_tell"][0]["tool"], told["cannot_tell"][0]["why"]) == (
+        resource,
+        "rule own: the record does not hold args.request_id",
+    )
+
+
+def test_policy_replay_knows_that_a_policy_cannot_widen_a_keys_scopes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",))
+    _, key = KeyRing(home.path / "keys" / "callers.json").create("admin", bounds=CallerBounds(scopes=("unruly_text",)))
+    gate = Gate(home, home.app())
+    assert gate.call("unruly_echo", {}, key=key).ending is Ending.INSUFFICIENT_ROLE
+    gate.run(gate.app.close())
+    gate.loop.close()
+    words = ("policy", "replay", "--policy", str(home.path / "policy"), "--json", "--home", str(home.path))
+    assert Commands(capfd)(*words).json["counts"]["same"] == 1
 
 
 def test_policy_replay_says_whom_a_proposed_policy_would_have_refused_and_what_it_cannot_know(

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct, field
 
@@ -23,7 +23,7 @@ from toolgate.model.limits import LimitClaim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolgate.gate.admit import Slots, Ticket
+    from toolgate.gate.admit import Lender, Slots
     from toolgate.model.call import Caller
     from toolgate.model.limits import LimitsEngine, Ruling, Standing
 
@@ -66,10 +66,18 @@ class SharedBounds(Struct, frozen=True):
         return self.share_slots and (self.share_rate or not per_minute)
 
 
+class Entrant(Protocol):
+    """Who asks to be admitted: a call's ticket, or what else is counted as one."""
+
+    caller: Caller
+    slots: Lender | None
+    """Where its slot goes back to; None: it needs none."""
+
+
 class _Waiting(Struct, eq=False):
     """A call that waits to be admitted."""
 
-    ticket: Ticket
+    ticket: Entrant
     decided: asyncio.Future[Refusal | None]
     due: float
 
@@ -129,7 +137,7 @@ class SharedLimits:
 
     # What the road calls ---------------------------------------------------------------------------------------------
 
-    async def admit(self, ticket: Ticket) -> None:
+    async def admit(self, ticket: Entrant) -> None:
         """Raises: Refusal TOO_MANY, TOO_FAST, UNAVAILABLE. Waits for `WAIT_S` at most."""
         if self._task is None:
             self.start()
@@ -188,7 +196,7 @@ class SharedLimits:
 
     # Waiting ---------------------------------------------------------------------------------------------------------
 
-    def _queued(self, ticket: Ticket, now: float) -> asyncio.Future[Refusal | None]:
+    def _queued(self, ticket: Entrant, now: float) -> asyncio.Future[Refusal | None]:
         waiting = _Waiting(ticket, self._loop.create_future(), now + WAIT_S)
         group = self._queue.get(ticket.caller.key_id)
         if group is None:
@@ -306,7 +314,7 @@ class SharedLimits:
         while self._in_order and self._in_order[0].decided.done():
             self._in_order.popleft()
 
-    def _refusal(self, ticket: Ticket, ruling: Ruling, *, is_in_time: bool) -> Refusal:
+    def _refusal(self, ticket: Entrant, ruling: Ruling, *, is_in_time: bool) -> Refusal:
         return too_many(self._bounds.most_of(ticket.caller)) if is_in_time else too_fast(ruling.wait_s)
 
     def _refuse_asked(self, seconds: float) -> None:
@@ -317,7 +325,7 @@ class SharedLimits:
             for waiting in group.all():
                 waiting.decide(_fenced(seconds))
 
-    def _let_in(self, ticket: Ticket) -> None:
+    def _let_in(self, ticket: Entrant) -> None:
         if ticket.slots is not None:
             ticket.slots = self
             self._running[ticket.caller.key_id] = self._running.get(ticket.caller.key_id, 0) + 1
@@ -346,7 +354,7 @@ class SharedLimits:
                     waiting.decide(self._decide_alone(waiting.ticket, now))
         self._in_order.clear()
 
-    def _decide_alone(self, ticket: Ticket, now: float) -> Refusal | None:
+    def _decide_alone(self, ticket: Entrant, now: float) -> Refusal | None:
         """Refused, or let in out of this process's share: the limit divided among the processes that were seen last."""
         bounds, caller = self._bounds, ticket.caller.key_id
         slots = bounds.most_of(ticket.caller) // self._processes if self._processes else 0

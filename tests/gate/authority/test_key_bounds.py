@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.gate.conftest import Gate
 from tests.gate.test_keys import FixedClock, refused
-from tests.homes import Home, make_home
+from tests.homes import PATIENCE_S, Home, make_home
 from toolgate.errors import OK, Ending, Refusal
 from toolgate.gate.keys import MAX_OLDER, KeyFileFault, KeyNotRotated, KeyRing
 from toolgate.model.call import Caller, CallerBounds
@@ -199,6 +202,35 @@ def test_so_many_older_secrets_are_good_at_once_and_no_more(ring: KeyRing, clock
     clock.now += 60
     ring.rotate(key.id, 60)
     assert len(ring.all()[0].older) == MAX_OLDER
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from toolgate.gate.keys import KeyRing
+
+path, key, step = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+before, replace = step == "before", pathlib.Path.replace
+
+def killed(*names):
+    if not before:
+        replace(*names)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+pathlib.Path.replace = killed
+KeyRing(path).rotate(key, 3600)
+"""
+
+
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_a_writer_killed_while_it_rotates_leaves_the_old_secret_good_and_the_file_free(path: Path, step: str) -> None:
+    ring = KeyRing(path)
+    key, old = ring.create("admin")
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), key.id, step], check=False, timeout=PATIENCE_S)
+    assert done.returncode == -signal.SIGKILL
+    assert ring.authenticate(old.encode()).key_id == key.id
+    _, new = ring.rotate(key.id, 3600)
+    for text in (old, new):
+        assert ring.authenticate(text.encode()).key_id == key.id
 
 
 def test_what_is_revoked_or_expired_gets_no_new_secret(ring: KeyRing, clock: FixedClock) -> None:

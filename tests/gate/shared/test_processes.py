@@ -84,6 +84,18 @@ def status(home: Home, server: Server, role: str = "admin") -> tuple[int | None,
 
 
 @pytest.mark.guard
+def test_answers_to_requests_for_approval_take_slots_and_turns_of_all_servers(tmp_path: Path, redis: Redis) -> None:
+    limits = f'[limits]\nurl = "{redis.url}"\nrate_per_minute = 3'
+    home = make_home(tmp_path / "home", packs=("unruly",), settings=limits)
+    with home.serving() as one, home.serving() as two:
+        asked = [
+            speak.send(server.port, "/approvals/list", {}, {"x-mcp-api-key": home.keys["admin"]})[0]
+            for server in (one, two, one, two)
+        ]
+    assert asked == [200, 200, 200, 429]
+
+
+@pytest.mark.guard
 def test_the_slots_of_a_killed_server_are_free_when_its_lease_is_over(home: Home, redis: Redis, calls: Calls) -> None:
     with home.serving() as one, home.serving() as two:
         calls.hold(one, LIMIT, redis)

@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, Home, make_home
-from tests.waiting import soon
+from tests.waiting import eventually, soon
 from toolgate.errors import Ending, StartRefused
 from toolgate.powers.approvals import webhook
 
@@ -85,9 +86,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         receiver = Receiver(*answers)
         given = {"webhook": receiver.url, "webhook_secret": "file:webhook", "webhook_private": True, **approvals}
         home = a_home(tmp_path / "home", **given)
-        gate = Gate(home, home.app())
-        gate.app.powers.webhook._waits = waits  # type: ignore[union-attr]  # the settings name one
-        made.append((gate, receiver))
+        made.append((a_gate(home, waits), receiver))
         return made[-1]
 
     yield make
@@ -97,11 +96,37 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         receiver.close()
 
 
+def a_gate(home: Home, waits: tuple[float, ...] = (0.0, 0.0)) -> Gate:
+    gate = Gate(home, home.app())
+    gate.app.powers.webhook._waits = waits  # type: ignore[union-attr]  # the settings name one
+    return gate
+
+
+@contextmanager
+def another_server(home: Home, look_s: float = webhook.LOOK_S) -> Iterator[Gate]:
+    """Of the same home, with its services."""
+    gate = a_gate(home)
+    gate.app.powers.webhook._look_s = look_s  # type: ignore[union-attr]
+    gate.run(gate.app.start_services())
+    try:
+        yield gate
+    finally:
+        gate.run(gate.app.close())
+        gate.loop.close()
+
+
 def ask(gate: Gate, tool: str = "unruly_write", **arguments: str) -> str:
     answer = gate.call(tool, arguments or {"name": "release"}, key="builder")
     assert answer.ending is Ending.APPROVAL_REQUIRED
     assert answer.details is not None
     return str(answer.details["approval_id"])
+
+
+async def all_told(gate: Gate) -> None:
+    async def looked() -> bool:
+        return not await gate.app.powers.approvals.untold(gate.app.road.clock.wall())
+
+    await eventually(looked, "the service has taken everything")
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -123,6 +148,42 @@ def test_a_request_is_told_once_signed_and_without_secrets(make: Make) -> None:
     assert json.loads(told["data"]["shown"]) == {"password": "[secret]"}
     assert "binding" not in told["data"]
     assert b"hunter2" not in body
+
+
+@pytest.mark.parametrize("ended_well", [True, False])
+def test_what_the_service_did_not_take_is_told_by_the_next_server(make: Make, *, ended_well: bool) -> None:
+    gate, receiver = make(503, 200, waits=(3600.0,))
+    request = ask(gate)
+    gate.run(soon(lambda: receiver.got, "the first attempt"))
+    if ended_well:
+        gate.run(gate.app.powers.webhook.close())  # type: ignore[union-attr]
+    with another_server(gate.home) as after:
+        after.run(soon(lambda: len(receiver.got) == 2, "the second attempt"))
+        after.run(all_told(after))
+    assert [headers["webhook-id"] for headers, _ in receiver.got] == [request, request]
+    assert len({body for _, body in receiver.got}) == 1
+
+
+def test_what_the_service_took_or_a_person_answered_is_not_told_again(make: Make) -> None:
+    gate, receiver = make(200, 503, waits=(3600.0,))
+    ask(gate)
+    gate.run(all_told(gate))
+    answered = ask(gate, name="another release")
+    gate.run(soon(lambda: len(receiver.got) == 2, "its first attempt"))
+    gate.run(gate.app.powers.approvals.vote(answered, ("user 1", "jane"), "refuse", "", gate.app.road.clock.wall()))
+    with another_server(gate.home) as after:
+        later = ask(after, name="a later release")
+        after.run(soon(lambda: len(receiver.got) > 2, "the later one alone"))
+    assert receiver.got[2][0]["webhook-id"] == later
+
+
+def test_a_server_tells_what_another_process_did_not_get_through(make: Make) -> None:
+    gate, receiver = make(503, 200, waits=(3600.0,))
+    with another_server(gate.home, look_s=0.01) as server:
+        request = ask(gate)
+        gate.run(soon(lambda: receiver.got, "the first attempt"))
+        server.run(all_told(server))
+    assert [headers["webhook-id"] for headers, _ in receiver.got] == [request, request]
 
 
 def test_a_secret_in_base64_is_decoded() -> None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from toolgate.app import Powers, open_limits_engine, open_stores
-from toolgate.approving import open_webhook
+from toolgate.approving import open_approvals, open_webhook
 from toolgate.cli import output
 from toolgate.cli.options import Flags, require_workspace
 from toolgate.config import ignored_variables, require_home
@@ -247,7 +247,7 @@ def _traces(settings: Settings) -> str:
 def _approvals(settings: Settings) -> str:
     if not settings.approvals.webhook:
         return "no webhook"
-    open_webhook(settings, SystemClock())
+    open_webhook(settings, SystemClock(), lambda: open_approvals(settings))
     return f"new requests are told to {urlsplit(settings.approvals.webhook).hostname}"
 
 

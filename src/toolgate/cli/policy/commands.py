@@ -24,7 +24,10 @@ def try_examples(home: Home = None, json: Json = False) -> None:
 @done_by("toolgate.cli.policy.judging:explain")
 def explain(
     tool: Annotated[str, typer.Option("--tool", help="Its name, as the manifest has it.")],
-    role: Annotated[str, typer.Option("--role", help="Of the caller.")],
+    role: Annotated[str | None, typer.Option("--role", help="Of the caller.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="ID", help="The caller's key: with its role, label and scopes.")
+    ] = None,
     args: Annotated[
         str | None, typer.Option("--args", metavar="FILE", help="The arguments as JSON; - reads them.")
     ] = None,

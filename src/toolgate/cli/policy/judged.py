@@ -69,12 +69,14 @@ class Judge:
         self._names = {tool.canonical_id: tool.name for tool in self.tools.values()}
 
     def call(self, name: str, caller: Caller, arguments: Any, environment: str, now: float) -> Judged:
-        """As the road does: role, schema, roles of arguments, rules."""
+        """As the road does: role, scopes, schema, roles of arguments, rules."""
         row, tool = self.rows.get(name), self.tools.get(name)
         if row is None or tool is None:
             return Judged(Ending.UNKNOWN_TOOL, reason="no such tool, or no row for it")
         if caller.role not in row.roles:
             return Judged(Ending.INSUFFICIENT_ROLE, reason=f"{caller.role} does not hold {name}")
+        if caller.bounds is not None and not caller.bounds.covers(tool.row or name):
+            return Judged(Ending.INSUFFICIENT_ROLE, reason=f"the scopes of its key do not cover {name}")
         io = bundle_of(tool)
         if isinstance(arguments, dict):
             arguments = io.optional.without_nulls(arguments)
@@ -119,6 +121,8 @@ class Judge:
             return True, "no row"
         if role not in row.roles:
             return True, f"{role} does not hold it"
+        if "keyScopes" in record:
+            return True, "the scopes of its key do not cover it"  # whatever the policy says
         if not judges_rules or name not in self.rules:
             return False, "its role holds it"
         missing: list[str] = []

@@ -17,6 +17,7 @@ from toolgate.cli.options import settings_at
 from toolgate.cli.policy.judged import Judge, Judged, Replayed
 from toolgate.cli.policy.state import read_policy_state
 from toolgate.errors import OK, VERDICTS, ExitCode, StartRefused
+from toolgate.gate.keys import KeyRing
 from toolgate.ledger import LOG_PATH
 from toolgate.ledger.reading import query
 from toolgate.ledger.reading.query import Filter, parse_since
@@ -62,18 +63,37 @@ def _tried(judge: Judge, row: ManifestRow, number: int, example: Example) -> dic
 
 
 def explain(
-    *, tool: str, role: str, args: str | None, label: str, environment: str, home: Path | None, json: bool
+    *,
+    tool: str,
+    role: str | None,
+    key: str | None,
+    args: str | None,
+    label: str,
+    environment: str,
+    home: Path | None,
+    json: bool,
 ) -> None:
+    if (role is None) == (key is None):
+        raise typer.BadParameter("give one of them", param_hint="--role or --key")
     state = read_policy_state(home)
     judge = Judge(state.packs, state.manifest)
-    if role not in (*ROLES, *state.manifest.roles):
-        output.note(f"The policy has no role {role}.")
-    found = judge.call(tool, Caller("example", role, label), _arguments(args), environment, time.time())
+    caller = Caller("example", role, label) if role is not None else _caller(key, home)
+    if caller.role not in (*ROLES, *state.manifest.roles):
+        output.note(f"The policy has no role {caller.role}.")
+    found = judge.call(tool, caller, _arguments(args), environment, time.time())
     if json:
         output.answer_json(found.as_json())
     else:
         _say(found)
     raise typer.Exit(ExitCode.OK if found.ending is OK else VERDICTS[found.ending].exit_code)
+
+
+def _caller(key_id: str | None, home: Path | None) -> Caller:
+    """Raises: typer.BadParameter, KeyFileFault."""
+    keys = {key.id: key for key in KeyRing(settings_at(home).paths.keys).all()}
+    if key_id not in keys:
+        raise typer.BadParameter("there is no such key: `toolgate keys list` shows their ids", param_hint="--key")
+    return keys[key_id].caller()
 
 
 def _say(found: Judged) -> None:

@@ -19,6 +19,7 @@ from toolgate.kit.conditions.approval import ANSWERERS, READERS, Answer, VoteRef
 if TYPE_CHECKING:
     from toolgate.faces.face import Asked
     from toolgate.faces.reply import Reply
+    from toolgate.gate.admit import Admission, Lender
     from toolgate.gate.arrival import Arrival
     from toolgate.gate.road import Road
     from toolgate.kit.conditions.approval import ApprovalStore
@@ -71,8 +72,7 @@ async def serve_approvals(road: Road, arrival: Arrival, asked: Asked) -> Reply:
     verb, message = asked.besides.desk
     if caller.is_scoped or caller.role not in (ANSWERERS if verb in ("approve", "refuse") else READERS):
         raise insufficient_role(caller, f"approvals/{verb}")
-    admission.rate.take(caller, admission.clock.monotonic())
-    admission.slots.take(caller)
+    visit = await _admitted(admission, caller)
     try:
         # A task of its own: stores bound their waiting by one, and the first step of an answer has none.
         found = await asyncio.ensure_future(_done(road, arrival, caller, verb, message))
@@ -86,8 +86,34 @@ async def serve_approvals(road: Road, arrival: Arrival, asked: Asked) -> Reply:
     except VoteRefused as refused:
         raise Refusal(Ending.TOOL_SAID_NO, str(refused), reason=refused.reason) from None
     finally:
-        admission.slots.give_back(caller)
+        visit.release()
     return road.answer_plainly(arrival, asked, [found])
+
+
+class _Visit(Struct, eq=False):
+    """An `Entrant` that is no call."""
+
+    caller: Caller
+    slots: Lender | None
+
+    def release(self) -> None:
+        if self.slots is not None:
+            self.slots.give_back(self.caller)
+            self.slots = None
+
+
+async def _admitted(admission: Admission, caller: Caller) -> _Visit:
+    """As one more call of its caller, by all processes that share the limits. Raises: Refusal."""
+    admission.rate.take(caller, admission.clock.monotonic())
+    admission.slots.take(caller)
+    visit = _Visit(caller, admission.slots)
+    if admission.shared is not None:
+        try:
+            await admission.shared.admit(visit)
+        except BaseException:
+            visit.release()
+            raise
+    return visit
 
 
 async def _done(road: Road, arrival: Arrival, caller: Caller, verb: str, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,14 @@ from toolgate.model.tool import Migration
 from toolgate.powers.stores import OpenStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sqlalchemy.engine import Connection
 
 STORE: Final = "approvals"
+_SAME: Final = ("id", "binding", "caller", "label", "tool", "pin", "policy", "rule", "needed", "shown")
+"""Fields of a request that are columns of the same name; its moments are kept in milliseconds."""
 KEPT_S: Final = 30 * 86_400
 """Requests that ended stay for whoever asks what became of them; the log has them for good."""
 MIGRATIONS: Final = (
@@ -61,6 +64,8 @@ MIGRATIONS: Final = (
             )""",
         ),
     ),
+    # Of requests from before this column nobody knows whether the webhook was told; they count as told.
+    Migration(STORE, 2, ("ALTER TABLE approvals ADD COLUMN told INTEGER NOT NULL DEFAULT 1",)),
 )
 _EXPIRE: Final = (
     "UPDATE approvals SET state = 'expired'"
@@ -74,8 +79,8 @@ _OPEN: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'p
 _REFUSED: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'refused' AND expires > :now"
 _WAITING: Final = "SELECT count(*) FROM approvals WHERE caller = :caller AND state = 'pending' AND expires > :now"
 _KEEP: Final = (
-    "INSERT INTO approvals (id, binding, state, caller, label, tool, pin, policy, rule, needed, shown, created, expires)"
-    " VALUES (:id, :binding, 'pending', :caller, :label, :tool, :pin, :policy, :rule, :needed, :shown, :created, :expires)"
+    "INSERT INTO approvals (id, binding, state, caller, label, tool, pin, policy, rule, needed, shown, created, expires, told)"
+    " VALUES (:id, :binding, 'pending', :caller, :label, :tool, :pin, :policy, :rule, :needed, :shown, :created, :expires, 0)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
 _LOCK: Final = (
@@ -90,6 +95,10 @@ _VOTE: Final = (
 _SETTLE: Final = "UPDATE approvals SET state = :state WHERE id = :id AND state = 'pending'"
 _ALL: Final = "SELECT * FROM approvals WHERE state = :state OR :state = '' ORDER BY created DESC LIMIT 200"
 _ONE: Final = "SELECT * FROM approvals WHERE id = :id"
+_UNTOLD: Final = (
+    "SELECT * FROM approvals WHERE told = 0 AND state = 'pending' AND expires > :now ORDER BY created LIMIT 100"
+)
+_TELL: Final = "UPDATE approvals SET told = 1 WHERE id = :id"
 _FORGET: Final = "DELETE FROM approvals WHERE expires < :before"
 
 
@@ -115,6 +124,18 @@ class ApprovalTables:
     async def get(self, approval: str) -> dict[str, Any] | None:
         """With its votes. Raises: StoreUnavailable."""
         return await self._store.run(lambda connection: _with_votes(connection, approval))
+
+    async def untold(self, now: float) -> list[ApprovalRequest]:
+        """Those that wait for an answer and that no webhook has taken, the oldest first. Raises: StoreUnavailable."""
+        return await self._store.run(
+            lambda connection: [
+                _request(dict(row)) for row in connection.execute(sql(_UNTOLD), {"now": _ms(now)}).mappings()
+            ]
+        )
+
+    async def told(self, approval: str) -> None:
+        """Raises: StoreUnavailable."""
+        await self._store.run(lambda connection: connection.execute(sql(_TELL), {"id": approval}))
 
     def close(self) -> None:
         self._store.close()
@@ -144,9 +165,13 @@ def _claim(connection: Connection, request: ApprovalRequest, now: float) -> Appr
 
 
 def _columns(request: ApprovalRequest) -> dict[str, Any]:
-    names = ("id", "binding", "caller", "label", "tool", "pin", "policy", "rule", "needed", "shown")
-    found = {name: getattr(request, name) for name in names}
+    found = {name: getattr(request, name) for name in _SAME}
     return {**found, "created": _ms(request.created), "expires": _ms(request.expires)}
+
+
+def _request(row: Mapping[str, Any]) -> ApprovalRequest:
+    found = {name: row[name] for name in _SAME}
+    return ApprovalRequest(**found, created=row["created"] / 1000, expires=row["expires"] / 1000)
 
 
 def _vote(
@@ -182,7 +207,8 @@ def _with_votes(connection: Connection, approval: str) -> dict[str, Any] | None:
 
 
 def _told(rows: Any) -> list[dict[str, Any]]:
-    return [dict(row) for row in rows.mappings()]
+    """All but what is of the webhook alone."""
+    return [{name: value for name, value in row.items() if name != "told"} for row in rows.mappings()]
 
 
 def _ms(seconds: float) -> int:

@@ -1,7 +1,8 @@
 """Tells a service of each new request for approval: one signed POST through the guarded egress, repeated if it fails.
 
-Signed as Standard Webhooks are (standardwebhooks.com): HMAC-SHA256 over id, moment and body. Nobody waits for it, and losing it
-loses nothing: the request stays where `toolgate approvals list` and `POST /approvals/list` find it.
+Signed as Standard Webhooks are (standardwebhooks.com): HMAC-SHA256 over id, moment and body. Nobody waits for it. The store
+knows which requests the service has taken: a server that starts, or looks again, tells the others, also those that another
+process did not get through. So a service may hear of a request twice, with the same `webhook-id`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import asyncio
 import base64
 import hmac
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from toolgate.errors import StartRefused, ToolError
+from toolgate.errors import StartRefused, StoreUnavailable, ToolError
 from toolgate.kit.conditions.approval import ApprovalRequest
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
@@ -34,8 +35,10 @@ TIMEOUT_S: Final = 10.0
 """For one attempt."""
 LAST_S: Final = 3.0
 """For what is under way when the server ends, or a command that made the call."""
+LOOK_S: Final = 60.0
+"""Between two looks for requests that the service has not taken."""
 MAX_UNDER_WAY: Final = 100
-"""Requests that are being told at one time; the next ones are not."""
+"""Requests that are being told at one time; the next ones wait for the next look."""
 MAX_ANSWER_BYTES: Final = 64 * 1024
 """Of what the service says, which nobody reads."""
 TYPE: Final = "approval.requested"
@@ -47,7 +50,17 @@ _HOPELESS: Final = frozenset({"ADDRESS_REFUSED", "INVALID_TARGET"})
 _log: Final = logging.getLogger("toolgate.approvals")
 
 
-def open_webhook(settings: Settings, secrets: SecretSources, clock: Clock) -> ApprovalWebhook | None:
+class UntoldRequests(Protocol):
+    """Which requests the service has taken: `powers.approvals.tables.ApprovalTables`."""
+
+    def untold(self, now: float) -> Coroutine[Any, Any, list[ApprovalRequest]]: ...
+
+    def told(self, approval: str) -> Coroutine[Any, Any, None]: ...
+
+
+def open_webhook(
+    settings: Settings, secrets: SecretSources, clock: Clock, store: Callable[[], UntoldRequests]
+) -> ApprovalWebhook | None:
     """None: the settings name no webhook. Raises: StartRefused: they name one that cannot work."""
     wanted = settings.approvals
     if not wanted.webhook:
@@ -65,37 +78,69 @@ def open_webhook(settings: Settings, secrets: SecretSources, clock: Clock) -> Ap
     pair = (f"{target.authority_host}:{target.port}",)
     hosts = Hosts(private=pair) if wanted.webhook_private else Hosts(named=pair)
     egress = PackEgress(hosts, proxy=proxy_of(settings.egress, secrets))
-    return ApprovalWebhook(wanted.webhook, lambda: secrets.read(wanted.webhook_secret), egress, clock)
+    return ApprovalWebhook(wanted.webhook, lambda: secrets.read(wanted.webhook_secret), egress, clock, store)
 
 
 class ApprovalWebhook:
     def __init__(
-        self, url: str, secret: Callable[[], str], egress: Egress, clock: Clock, waits: Sequence[float] = WAITS_S
+        self,
+        url: str,
+        secret: Callable[[], str],
+        egress: Egress,
+        clock: Clock,
+        store: Callable[[], UntoldRequests],
+        waits: Sequence[float] = WAITS_S,
     ) -> None:
         """`secret` is read anew for each attempt."""
         self._url = url
         self._secret = secret
         self._egress = egress
         self._clock = clock
+        self._store = store
         self._waits = waits
+        self._look_s = LOOK_S
         self._under_way: set[asyncio.Task[None]] = set()
+        self._tried: set[str] = set()
+        """Requests that this process tells, or has given up; the others are found when it looks."""
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Side effects: a task on the running loop, until `close`."""
+        self._looking = asyncio.get_running_loop().create_task(self._look(), name="approvals-webhook")
 
     def tell(self, request: ApprovalRequest) -> None:
         """Of a request that was just made. Returns at once."""
         if len(self._under_way) >= MAX_UNDER_WAY:
             _failed(request, "too_many_under_way")
             return
+        self._tried.add(request.id)
         task = asyncio.get_running_loop().create_task(self._tell(request))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def close(self) -> None:
         """What is under way gets a moment to end."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._under_way:
             _, late = await asyncio.wait(self._under_way, timeout=LAST_S)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                found = await self._store().untold(self._clock.wall())
+            except StoreUnavailable:
+                found = []  # calls that need an approval are refused meanwhile, which says enough
+            else:
+                self._tried &= {request.id for request in found}
+            free = MAX_UNDER_WAY - len(self._under_way)
+            for request in [each for each in found if each.id not in self._tried][:free]:
+                self.tell(request)
+            await asyncio.sleep(self._look_s)
 
     async def _tell(self, request: ApprovalRequest) -> None:
         body = strictjson.dumps({"type": TYPE, "timestamp": rfc3339(request.created), "data": _shown(request)})
@@ -104,6 +149,7 @@ class ApprovalWebhook:
             for wait in (*self._waits, None):
                 reason = await self._attempt(request.id, body)
                 if not reason:
+                    await self._taken(request.id)
                     return
                 if wait is None or reason in _HOPELESS:
                     break
@@ -112,6 +158,12 @@ class ApprovalWebhook:
             _failed(request, reason)
             raise
         _failed(request, reason)
+
+    async def _taken(self, approval: str) -> None:
+        try:
+            await self._store().told(approval)
+        except StoreUnavailable:
+            return  # then the service hears of it once more
 
     async def _attempt(self, approval: str, body: bytes) -> str:
         """What went wrong; empty when the service has taken it."""
