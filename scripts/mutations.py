@@ -437,6 +437,27 @@ MUTATIONS = (
         f"{WEBHOOK}::test_a_request_is_told_once_signed_and_without_secrets",
     ),
     Mutation(
+        "approvals: nobody looks for what the webhook's service has not taken",
+        "src/toolgate/powers/approvals/webhook.py",
+        "if each.id not in self._tried",
+        "if False",
+        f"{WEBHOOK}::test_what_the_service_did_not_take_is_told_by_the_next_server",
+    ),
+    Mutation(
+        "approvals: what the webhook's service has taken is told again",
+        "src/toolgate/powers/approvals/tables.py",
+        "SET told = 1 WHERE",
+        "SET told = 0 WHERE",
+        f"{WEBHOOK}::test_what_the_service_took_or_a_person_answered_is_not_told_again",
+    ),
+    Mutation(
+        "3 admit: answers over HTTP are not counted by all processes",
+        f"{GATE}/authority/answers.py",
+        "if admission.shared is not None:",
+        "if False:",
+        "tests/gate/shared/test_processes.py::test_answers_to_requests_for_approval_take_slots_and_turns_of_all_servers",
+    ),
+    Mutation(
         "4 rules: who may not read a resource hears of its changes",
         "src/toolgate/ruleset.py",
         'policy.rules.get(tool.row if tool.kind == "subscription" else tool.name)',
