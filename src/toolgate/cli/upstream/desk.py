@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -21,6 +21,10 @@ from toolgate.packs.upstream.scan import not_servable, shown
 if TYPE_CHECKING:
     from toolgate.kit.pins import Pin, PinDrift
     from toolgate.settings import Settings
+
+
+MAX_NEW: Final = 50
+"""New tools whose definitions a page shows; of further ones it has the names."""
 
 
 class PinDesk(Struct, frozen=True):
@@ -44,6 +48,11 @@ class PinDesk(Struct, frozen=True):
             FieldChange(place, each, _text(was[place].definition.get(each)), _text(now[place].get(each)))
             for place, fields in sorted(found.changed.items())
             for each in fields
+        ]
+        rows += [
+            FieldChange(place, each, "", _text(value))
+            for place in sorted(found.added)[:MAX_NEW]
+            for each, value in now[place].items()
         ]
         return UpstreamChange(fresh.digest, rows, list(_notes(inspected, found)), _blocked(pin, inspected))
 
