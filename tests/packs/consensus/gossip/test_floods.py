@@ -211,16 +211,18 @@ class StoppedClock:
 # Callers
 
 
-def test_calls_side_by_side_share_one_quota(four: list[Office], checks: list[None]) -> None:
+def test_calls_side_by_side_share_one_quota(
+    four: list[Office], checks: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a slow machine a quota that fills meanwhile would be enough for all of them.
+    monkeypatch.setattr("toolgate.packs.consensus.gossip.exchange.QUOTA_PER_S", 0)
     events = [forged_events(four[1]) for _ in range(10)]
 
-    async def run() -> float:
-        began = time.monotonic()
+    async def run() -> None:
         await asyncio.gather(*(four[0].acall("consensus_gossip", peer_id="x", events=each) for each in events))
-        return time.monotonic() - began
 
-    seconds = asyncio.run(run())
-    assert len(checks) <= QUOTA_BURST + seconds * QUOTA_PER_S
+    asyncio.run(run())
+    assert len(checks) <= QUOTA_BURST
 
 
 def test_all_callers_together_have_a_quota_that_one_alone_cannot_use_up() -> None:
