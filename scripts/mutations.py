@@ -41,6 +41,14 @@ ENGINE = "tests/powers/limits/test_redis.py"
 HOSTILE = "tests/servers/test_hostile_http.py"
 FRAMING = "src/toolgate/servers/framing.py"
 CONNECTION = "tests/servers/test_connection.py"
+CONNECTION_CODE = "src/toolgate/servers/connection.py"
+LIFECYCLE = "tests/servers/test_lifecycle.py"
+STDIO = "tests/servers/test_stdio.py"
+SHARES = "tests/powers/files/test_shares.py"
+APP_POWERS = "tests/test_app_powers.py"
+READING = "src/toolgate/packs/governance/repository/reading.py"
+GOVERNANCE_BOUNDS = "tests/packs/governance/test_bounds.py"
+DEVSITE = "tests/packs/lra/devsite/test_devsite.py"
 OUTBOX = "tests/servers/test_outbox.py"
 GATHER = "tests/ledger/test_gather.py"
 FLOOD = "tests/ledger/test_flood.py"
@@ -1537,6 +1545,174 @@ MUTATIONS = (
         '            "roles": sorted(self.roles),\n',
         "",
         "tests/policy/test_manifest.py::test_p8_whatever_decides_is_in_the_digest_of_the_policy",
+    ),
+    Mutation(
+        "connection: empty lines stop the clock (F4)",
+        CONNECTION_CODE,
+        "(self._reader.arrived or self._reader.blank)",
+        "self._reader.arrived",
+        f"{CONNECTION}::test_f4_empty_lines_do_not_keep_a_connection",
+    ),
+    Mutation(
+        "door: a house full of strangers stays full (F4)",
+        "src/toolgate/servers/door.py",
+        "            self._make_room()\n        if len",
+        "            pass\n        if len",
+        f"{CONNECTION}::test_f4_when_the_house_is_full_the_oldest_idle_stranger_goes_and_callers_stay",
+    ),
+    Mutation(
+        "wire: an upgrade has no body (F5)",
+        FRAMING,
+        "        _length(fields, is_11=is_11),",
+        '        0 if b"upgrade" in fields else _length(fields, is_11=is_11),',
+        f"{CONNECTION}::test_f5_an_upgrade_is_ignored_and_the_body_is_the_requests_own",
+    ),
+    Mutation(
+        "connection: HEAD has a body (F18)",
+        CONNECTION_CODE,
+        'if self._request.method == b"HEAD":',
+        "if False:",
+        f"{CONNECTION}::test_f18_head_is_answered_without_a_body_and_the_next_answer_is_its_own",
+    ),
+    Mutation(
+        "wire: a target of another host (F28)",
+        FRAMING,
+        "if absolute[1].lower() != host.lower():",
+        "if False:",
+        f"{CONNECTION}::test_f28_a_target_has_one_meaning",
+    ),
+    Mutation(
+        "library: any number of words (F7)",
+        "src/toolgate/packs/library/tools.py",
+        "if len(keys) > MAX_WORDS:",
+        "if False:",
+        "tests/packs/library/test_bounds.py::test_f7_a_query_has_few_words",
+    ),
+    Mutation(
+        "stores: a statement without end goes on (F7)",
+        "src/toolgate/powers/sql.py",
+        "lambda: time.monotonic() > due",
+        "lambda: False",
+        "tests/powers/sql/test_sql.py::test_f7_a_statement_without_end_is_interrupted_and_the_store_goes_on[sqlite]",
+    ),
+    Mutation(
+        "governance: each spelling of a path is a file (F8)",
+        READING,
+        "{plain(path) for path in named}",
+        "set(named)",
+        f"{GOVERNANCE_BOUNDS}::test_f8_spellings_of_one_path_count_once",
+    ),
+    Mutation(
+        "governance: files of a call without a total (F8)",
+        READING,
+        "max_bytes=min(self._left, self._max_bytes)",
+        "max_bytes=self._max_bytes",
+        f"{GOVERNANCE_BOUNDS}::test_f8_all_files_of_a_call_together_are_bounded",
+    ),
+    Mutation(
+        "receipts: a log of any size is read (F9)",
+        "src/toolgate/packs/lra/receipts/sign.py",
+        " or total > receipt_log.MAX_BYTES:",
+        ":",
+        "tests/packs/lra/test_bounds.py::test_f9_entries_are_counted_by_name_and_a_log_that_is_too_large_is_not_read",
+    ),
+    Mutation(
+        "terminal: a stranger's text is obeyed (F19)",
+        "src/toolgate/cli/output.py",
+        "[printable_lines(piece) for piece in pieces[::2]]",
+        "pieces[::2]",
+        "tests/cli/test_terminal.py::test_f19_a_guarded_terminal_is_told_text_and_colours_only",
+    ),
+    Mutation(
+        "dev site: pages of other sites are served (F20)",
+        "src/toolgate/packs/lra/devsite/site.py",
+        'if fields.get(b"sec-fetch-site") == b"cross-site":',
+        "if False:",
+        f"{DEVSITE}::test_f20_pages_of_other_sites_are_not_served",
+    ),
+    Mutation(
+        "dev site: findings of every directory are kept (F20)",
+        "src/toolgate/packs/lra/devsite/pages.py",
+        "if len(self._reports) >= MAX_REPORTS:",
+        "if False:",
+        f"{DEVSITE}::test_f20_findings_are_kept_for_a_few_papers_only",
+    ),
+    Mutation(
+        "drain: HTTP does not know its time",
+        "src/toolgate/servers/http_lifecycle.py",
+        "drain_s=settings.server.drain_seconds,",
+        "drain_s=10.0,",
+        f"{LIFECYCLE}::test_a_call_that_never_ends_has_the_drain_time_and_no_other[0.1-cancelled]",
+    ),
+    Mutation(
+        "drain: HTTP waits a moment only",
+        "src/toolgate/servers/http_lifecycle.py",
+        "drain_s=settings.server.drain_seconds,",
+        "drain_s=1.0,",
+        f"{LIFECYCLE}::test_a_call_that_never_ends_has_the_drain_time_and_no_other[60-deadline_exceeded]",
+    ),
+    Mutation(
+        "drain: a pipe does not know its time",
+        "src/toolgate/servers/lifecycle.py",
+        "await server.drain(settings.server.drain_seconds)",
+        "await server.drain(10.0)",
+        f"{STDIO}::test_a_call_that_never_ends_has_the_drain_time_and_no_other_over_a_pipe[0.1-cancelled]",
+    ),
+    Mutation(
+        "drain: a pipe waits a moment only",
+        "src/toolgate/servers/lifecycle.py",
+        "await server.drain(settings.server.drain_seconds)",
+        "await server.drain(1.0)",
+        f"{STDIO}::test_a_call_that_never_ends_has_the_drain_time_and_no_other_over_a_pipe[60-deadline_exceeded]",
+    ),
+    Mutation(
+        "drain: a blocked loop is waited for",
+        "src/toolgate/servers/lifecycle.py",
+        "_end_within(drain_s + LAST_RESORT_S, ExitCode.FAILED)",
+        "pass",
+        f"{LIFECYCLE}::test_a_signal_ends_even_a_server_whose_loop_is_blocked",
+    ),
+    Mutation(
+        "disk: a worker writes files",
+        "src/toolgate/powers/worker.py",
+        "    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)\n",
+        "",
+        "tests/powers/compute/test_compute.py::test_a_worker_writes_nothing_to_a_disk",
+    ),
+    Mutation(
+        "disk: one call writes what it likes",
+        "src/toolgate/powers/files.py",
+        "if self._written + size > self._shares.most:",
+        "if False:",
+        f"{SHARES}::test_one_call_writes_so_much_and_no_byte_more",
+    ),
+    Mutation(
+        "disk: one key writes what it likes",
+        "src/toolgate/powers/files.py",
+        "if used >= self.most:",
+        "if False:",
+        f"{SHARES}::test_a_key_s_share_is_used_up_by_all_its_calls_and_by_nobody_else_s",
+    ),
+    Mutation(
+        "disk: tools take the last of it",
+        "src/toolgate/powers/files.py",
+        "if free_bytes < self._reserve:",
+        "if False:",
+        f"{SHARES}::test_the_last_of_the_disk_is_not_for_tools",
+    ),
+    Mutation(
+        "disk: a tool gets the workspace itself",
+        "src/toolgate/app.py",
+        "CallWriter(self._workspace, self._shares, caller.key_id)",
+        "self._workspace",
+        f"{APP_POWERS}::test_no_shipped_tool_writes_what_is_not_counted",
+    ),
+    Mutation(
+        "disk: a store grows without end",
+        "src/toolgate/powers/sql.py",
+        '        connection.execute(f"PRAGMA max_page_count={max_bytes // page_bytes}")\n',
+        "",
+        "tests/powers/sql/test_sql.py::test_a_sqlite_store_grows_no_larger_than_it_may_and_is_still_read",
     ),
 )
 

@@ -73,8 +73,8 @@ def _errors() -> Iterator[str]:
         "The handshake revisions of MCP answer 200 to an unknown tool, with the same code. `details.reason` on `/mrt_dispatch`",
         "and `error.data.reason` on `/rpc` hold a stable word: `missing_X`, `X_too_long`, `invalid_X`, `unknown_argument` for",
         "arguments; a tool's own code in lower case for what it says; `crashed`, `deadline_exceeded`, `cancelled` for a tool",
-        "that failed; `store_unavailable`, `no_thread`, `no_worker`, `workers_busy`, `worker_ended`, `out_of_memory` for work",
-        "that could not be done now, whatever its arguments.",
+        "that failed; `store_unavailable`, `no_thread`, `no_worker`, `workers_busy`, `worker_ended`, `out_of_memory`,",
+        "`disk_low`, `write_share_used`, `too_much_written` for work that could not be done now, whatever its arguments.",
     )
 
 
@@ -222,7 +222,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     "toolgate.faces.mcp": {"MAX_ID": "-32600 for an id, -32602 for a progress token"},
     "toolgate.ledger.flood": {"PER_SECOND": "the same refusal, without a place in the log"},
     "toolgate.gate.shared": {"WAIT_S": "503 `limits_unreachable`, or the share"},
-    "toolgate.powers.worker": {"MEMORY_BYTES": "the call fails: `out_of_memory`"},
+    "toolgate.powers.worker": {
+        "MEMORY_BYTES": "the call fails: `out_of_memory`",
+        "FILE_BYTES": "the call fails: `crashed`",
+    },
     "toolgate.powers.net": {
         "MAX_REDIRECTS": "the fetch fails, and the answer says so",
         "MAX_BODY_BYTES": "the fetch fails, and the answer says so",
@@ -231,6 +234,23 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     "toolgate.powers.jobs": {"MAX_JOBS": "the call fails", "IDLE_TIMEOUT_S": "the job is stopped"},
 }
 """Limits that are not settings, and what a client meets at each. Value and reason are the code's own."""
+
+
+_DISK: Final = (
+    "## Disk",
+    "",
+    "A tool reaches a disk only by what it is handed, and each of these has a bound:",
+    "",
+    "| what is written | what bounds it |",
+    "|---|---|",
+    "| files of the workspace | `limits.write_bytes_per_caller`, and `limits.free_bytes`, which is left to others |",
+    "| stores in SQLite | `limits.store_bytes`, each; a database server has bounds of its own |",
+    "| answers kept for idempotency keys | `idempotency.keys_per_caller` and `idempotency.bytes_per_caller` |",
+    "| what a worker process makes of a document | nothing is written: `powers.worker.FILE_BYTES` |",
+    "| records of calls | one or two a call: `limits.rate_per_minute`; of refusals `ledger.flood.PER_SECOND` |",
+    "| the audit log | `ledger.retention_days`; `ledger.low_space_bytes` warns, and on a full disk every call is refused |",
+    "| what an adopted server writes | it is another program: bound it where it runs |",
+)
 
 
 def _limits() -> Iterator[str]:
@@ -250,6 +270,8 @@ def _limits() -> Iterator[str]:
         "",
         "A tool's own deadline stands with it in [tools](tools.md): when it is over, the call fails with `deadline_exceeded`.",
         "Its arguments are bounded by its schema.",
+        "",
+        *_DISK,
         "",
         "## Fixed",
         "",

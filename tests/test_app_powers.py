@@ -12,10 +12,14 @@ from tests.gate.conftest import Gate
 from tests.homes import make_home
 from tests.policy.support import install
 from toolgate.app import App
-from toolgate.errors import StartRefused, ToolError, WorkFailed
+from toolgate.errors import OK, StartRefused, ToolError, WorkFailed
 from toolgate.model.call import Call, Caller, Wire
 from toolgate.model.tool import Context
+from toolgate.packs.consensus import PACK as CONSENSUS
+from toolgate.packs.loader import built_in
+from toolgate.powers.files import CallWriter, ReadOnlyWorkspace
 from toolgate.powers.keys import KeyDirectory, PackKeys
+from toolgate.powers.stores import OpenStore, ReadingStore
 
 SOURCE = """
 from toolgate.model.tool import *
@@ -77,6 +81,70 @@ def test_the_effect_decides_which_powers_are_there(app: App, effect: str, powers
     ctx = context(app, f"one_{effect}")
     gated = ("writer", "keys", "net", "secrets", "jobs", "changed", "records")
     assert {name for name in gated if getattr(ctx, name) is not None} == powers
+
+
+WRITTEN = {
+    "writer": "limits.write_bytes_per_caller and limits.free_bytes, for each call",
+    "stores": "limits.store_bytes, in SQLite; read only for effect read",
+    "compute": "powers.worker.FILE_BYTES: nothing",
+    "keys": "a note of a few bytes beside each key that an operator made",
+    "jobs": "nothing: a job reads the workspace, and there are at most MAX_JOBS",
+}
+"""Of the powers of a call, those through which a disk is reached, and what bounds it. All others reach none."""
+UNWRITTEN = {
+    *("caller", "clock", "deadline", "settings", "progress", "files", "memory", "net", "secrets", "contract", "trace"),
+    *("log", "changed", "answers", "state", "capabilities", "allowed", "era", "holdings", "environment", "records"),
+}
+
+
+def test_every_power_says_what_bounds_what_it_writes() -> None:
+    """What a tool can do to a disk, it does through one of these: a new power must say so before a tool gets it."""
+    assert set(Context.__struct_fields__) == WRITTEN.keys() | UNWRITTEN
+
+
+def test_no_shipped_tool_writes_what_is_not_counted(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=built_in())
+    app = home.app()
+    gate = Gate(home, app)
+    for pack in app.packs:
+        for tool in pack.tools:
+            ctx = context(app, tool.name)
+            assert type(ctx.files) is ReadOnlyWorkspace, tool.name
+            assert type(ctx.writer) is (type(None) if tool.effect == "read" else CallWriter), tool.name
+            kinds = {type(ctx.stores.get(store.name)) for store in pack.stores}
+            assert kinds <= {ReadingStore if tool.effect == "read" else OpenStore}, tool.name
+    gate.run(app.close())
+    gate.loop.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("free_bytes = 1099511627776", "disk_low"), ("write_bytes_per_caller = 1048576", "write_share_used")],
+)
+def test_the_settings_bound_what_a_caller_writes(tmp_path: Path, setting: str, reason: str) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",), settings=f"[limits]\n{setting}\n")
+    gate = Gate(home, home.app())
+    written = 0
+    while (heard := gate.call("unruly_write", {"name": f"{written}"})).ending is OK:
+        written += 1
+        assert written < 300, "a share is 256 blocks, and little comes back within seconds"
+    assert (heard.details or {}).get("reason") == reason
+    assert len(list(home.workspace.iterdir())) == written
+    assert gate.call("unruly_echo", {}).ending is OK, "who writes nothing is served"
+    gate.run(gate.app.close())
+    gate.loop.close()
+
+
+def test_the_settings_bound_every_sqlite_store(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=built_in(), settings="[limits]\nstore_bytes = 1048576\n")
+    app = home.app()
+    gate = Gate(home, app)
+    stores = {store.name: context(app, "consensus_propose").stores.get(store.name) for store in CONSENSUS.stores}
+    for store in stores.values():
+        pages = gate.run(store.run(lambda c: c.exec_driver_sql("PRAGMA max_page_count").scalar_one()))
+        assert pages == 256
+    gate.run(app.close())
+    gate.loop.close()
 
 
 @pytest.mark.parametrize("effect", ["read", "write"])

@@ -40,7 +40,7 @@ from toolgate.ownership import process_origin
 from toolgate.packs.faults import uses_of
 from toolgate.powers.bus import NatsBuses
 from toolgate.powers.compute import CallCompute, ComputePool
-from toolgate.powers.files import ReadOnlyWorkspace, Workspace
+from toolgate.powers.files import CallWriter, ReadOnlyWorkspace, Workspace, WriteShares
 from toolgate.powers.jobs import JobKeeper, Kind, OwnJobs, Starter
 from toolgate.powers.limits.redis import RedisEngine
 from toolgate.powers.secrets import PackSecrets, SecretSources, ToolSecrets
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
     from toolgate.powers.mcp.upstream import UpstreamEvent
     from toolgate.registry import SchemaRegistry
     from toolgate.servers.application import PageSite
-    from toolgate.settings import LimitSettings, Settings
+    from toolgate.settings import Settings
+    from toolgate.settings.limits import LimitSettings
     from toolgate.telemetry.gathering import Telemetry
     from toolgate.telemetry.tracing import Sampler, Traces
     from toolgate.upstreams import Upstreams
@@ -198,7 +199,8 @@ def open_stores(settings: Settings, enabled: Enabled) -> OpenStores:
     """Every store of these packs, where the settings say it is. Raises: StartRefused. Nothing is opened yet."""
     migrations = [step for pack in enabled.packs for step in pack.migrations]
     binding = [store.name for store in enabled.stores if store.binding]
-    return OpenStores(store_places(settings, enabled.stores), settings.paths.state, migrations, binding)
+    places, most = store_places(settings, enabled.stores), settings.limits.store_bytes
+    return OpenStores(places, settings.paths.state, migrations, binding, most)
 
 
 class App(Struct):
@@ -353,6 +355,9 @@ class Powers:
         """Which calls become spans, where any do."""
         self._workspace = Workspace(settings.paths.workspace)
         self._reading = ReadOnlyWorkspace(self._workspace)
+        self._shares = WriteShares(
+            settings.limits.write_bytes_per_caller, settings.limits.free_bytes, self._clock.monotonic
+        )
         self._compute = Lazy(lambda: ComputePool(max(2, COMPUTE_WORKERS // processes)))
         self._stores = Lazy(lambda: open_stores(settings, enabled))
         self.approvals = Lazy(lambda: open_approvals(settings))
@@ -439,7 +444,7 @@ class Powers:
             files=self._reading,
             stores=room.reading if effect == "read" else room.stores,
             memory=room.memory,
-            writer=None if effect == "read" else self._workspace,
+            writer=None if effect == "read" else CallWriter(self._workspace, self._shares, caller.key_id),
             keys=cast("PackKeys", room.keys) if effect == "crypto" else None,
             net=cast("Egress", room.net) if effect == "network" else None,
             secrets=room.tool_secrets if effect in _OUTWARD else None,

@@ -54,7 +54,7 @@ def open_approvals(settings: Settings) -> ApprovalTables:
     from toolgate.powers.approvals.tables import STORE, ApprovalTables  # noqa: PLC0415 (SQL, for homes with approvals)
 
     place = settings.stores.urls.get(STORE) or settings.paths.state / "stores" / f"{STORE}.sqlite3"
-    return ApprovalTables(place)
+    return ApprovalTables(place, settings.limits.store_bytes)
 
 
 def open_webhook(settings: Settings, clock: Clock, store: Callable[[], ApprovalTables]) -> ApprovalWebhook | None:

@@ -182,7 +182,8 @@ class StoreUnavailable(ToolgateError):
 class WorkFailed(ToolgateError):
     """Work beside the event loop could not be done, and not because of what it was given to do.
 
-    `reason` is stable and travels to the caller: no_thread, workers_busy, worker_ended, out_of_memory, no_worker.
+    `reason` is stable and travels to the caller: no_thread, workers_busy, worker_ended, out_of_memory, no_worker, disk_low,
+    write_share_used, too_much_written.
     """
 
     def __init__(self, reason: str, text: str) -> None:

@@ -87,7 +87,8 @@ class Local:
         if self._stores is None:
             binding = [store.name for store in self._pack.stores if store.binding]
             places = store_places(self.whole, self._pack.stores)
-            self._stores = OpenStores(places, self._state, self._pack.migrations, binding)
+            most = self.whole.limits.store_bytes
+            self._stores = OpenStores(places, self._state, self._pack.migrations, binding, most)
         return self._stores
 
     @property

@@ -22,7 +22,7 @@ def open_idempotency(settings: Settings, clock: Clock, ledger: LocalLedger) -> I
     def store() -> OpenStore:
         if not opened:
             place = chosen.url or settings.paths.state / "stores" / f"{STORE}.sqlite3"
-            opened.append(OpenStore(STORE, place, MIGRATIONS))
+            opened.append(OpenStore(STORE, place, MIGRATIONS, settings.limits.store_bytes))
         return opened[0]
 
     def close() -> None:

@@ -53,6 +53,23 @@ def test_p14_a_signal_drains_calls_under_way_and_ends_with_0(home: Home, number:
         assert server.process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.parametrize(("drain_s", "ending"), [("0.1", "cancelled"), ("60", "deadline_exceeded")])
+def test_a_call_that_never_ends_has_the_drain_time_and_no_other(home: Home, drain_s: str, ending: str) -> None:
+    """It is cut off by a short one. In a long one it meets its own deadline, and the server ends without waiting for more."""
+    _prepare(home)
+    with home.serving("--server-drain-seconds", drain_s) as server:
+        heard: list[speak.Heard] = []
+        waiting = threading.Thread(
+            target=lambda: heard.append(speak.mrt(server.port, "unruly_linger", {}, home.keys["admin"]))
+        )
+        waiting.start()
+        _until_inside(home)
+        server.process.terminate()
+        assert server.process.wait(PATIENCE_S) == 0
+        waiting.join(PATIENCE_S)
+        assert heard[0].reason == ending
+
+
 def test_a_second_signal_does_not_wait(home: Home) -> None:
     _prepare(home)
     with home.serving() as server:

@@ -18,6 +18,7 @@ import pytest
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, environment
 from tests.ledger import world
+from tests.waiting import until
 from toolgate.errors import ExitCode
 from toolgate.faces.mcp import McpFace
 from toolgate.faces.rpc import RpcFace
@@ -156,6 +157,21 @@ def test_f23_what_does_not_end_within_the_drain_time_is_told_that_it_was_cancell
         assert peer.ask(rpc_line("unruly_echo", "quick"))["id"] == "quick"
         assert peer.end()[0] == 0
         assert peer.receive()["error"]["data"]["reason"] == "cancelled"
+    finally:
+        peer.close()
+
+
+@pytest.mark.parametrize(("drain_s", "ending"), [("0.1", "cancelled"), ("60", "deadline_exceeded")])
+def test_a_call_that_never_ends_has_the_drain_time_and_no_other_over_a_pipe(
+    home: Home, drain_s: str, ending: str
+) -> None:
+    (home.workspace / "inside").unlink(missing_ok=True)
+    peer = speak.Stdio(home, home.keys["admin"], "--server-drain-seconds", drain_s)
+    try:
+        peer.send(rpc_line("unruly_linger", "lingers"))
+        until((home.workspace / "inside").exists, "it is under way")
+        assert peer.end()[0] == 0
+        assert peer.receive()["error"]["data"]["reason"] == ending
     finally:
         peer.close()
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from toolgate.model.call import CallerBounds, Tier
     from toolgate.model.clock import Clock, Ids, IdSource
     from toolgate.model.tool import Kind, Tool
-    from toolgate.settings import LimitSettings
+    from toolgate.settings.limits import LimitSettings
 
 MAX_NAME: Final = 128
 """Characters of an unknown tool's name that the log keeps."""

@@ -17,13 +17,14 @@ import sys
 import unicodedata
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.errors import ToolError
+from toolgate.errors import ToolError, WorkFailed
 from toolgate.model.powers import FileEntry, WatchedTree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 MAX_PATH: Final = 1024
@@ -31,6 +32,10 @@ MAX_PATH: Final = 1024
 MAX_DEPTH: Final = 32
 """Directory levels below the workspace: bounds `walk`, and no project here is deeper than 8."""
 
+BLOCK_BYTES: Final = 4096
+"""What a file takes of a disk at least, whatever is in it: a caller who writes empty files fills the disk, too."""
+SHARE_S: Final = 3600.0
+"""Seconds in which a caller's share of the disk comes back: who uses it every day all day is noticed before the disk is full."""
 MAX_WATCHED: Final = 1024
 """Directories of one tree that are watched: a system gives some ten thousand to all its processes together."""
 _ANY_CHANGE: Final = (
@@ -63,6 +68,11 @@ class Workspace:
 
     def close(self) -> None:
         os.close(self._root)
+
+    def free_bytes(self) -> int:
+        """What is left of its disk for those who are not root."""
+        found = os.fstatvfs(self._root)
+        return found.f_bavail * found.f_frsize
 
     def read_bytes(self, path: str, *, max_bytes: int) -> bytes:
         parts = _parts(path)
@@ -219,6 +229,70 @@ class ReadOnlyWorkspace:
         self.is_there = workspace.is_there
         self.walk = workspace.walk
         self.watched = workspace.watched
+
+
+class WriteShares:
+    """How much each caller may write: so much at once, and as much again in an hour. One for a server, used from any thread."""
+
+    def __init__(self, most: int, reserve: int, now: Callable[[], float]) -> None:
+        """`most`: bytes of one caller in an hour, and of one call. `reserve`: bytes of the disk that are for others."""
+        self.most = most
+        self._reserve = reserve
+        self._now = now
+        self._used: dict[str, tuple[float, float]] = {}
+        """By caller: bytes, and when that was so. There are no more callers than keys."""
+        self._lock = Lock()
+
+    def admit(self, caller: str, free_bytes: int) -> None:
+        """Before a call's first write, and never later: a call that has begun is not torn for what others write.
+
+        Raises: WorkFailed.
+        """
+        if free_bytes < self._reserve:
+            raise WorkFailed("disk_low", "The disk has too little room left for what tools write.")
+        with self._lock:
+            used = self._used_now(caller)
+        if used >= self.most:
+            text = f"This key has written {self.most} bytes within an hour, which is what it may; try again later."
+            raise WorkFailed("write_share_used", text)
+
+    def take(self, caller: str, size: int) -> None:
+        with self._lock:
+            self._used[caller] = self._used_now(caller) + size, self._now()
+
+    def _used_now(self, caller: str) -> float:
+        used, at = self._used.get(caller, (0.0, 0.0))
+        return max(0.0, used - (self._now() - at) * self.most / SHARE_S)
+
+
+class CallWriter(ReadOnlyWorkspace):
+    """The workspace as one call with an effect gets it: what it writes is counted before it is written."""
+
+    __slots__ = ("_caller", "_shares", "_workspace", "_written")
+
+    def __init__(self, workspace: Workspace, shares: WriteShares, caller: str) -> None:
+        super().__init__(workspace)
+        self._workspace, self._shares, self._caller = workspace, shares, caller
+        self._written = 0
+
+    def write_bytes(self, path: str, data: bytes, *, exclusive: bool = False, mode: int = 0o644) -> None:
+        """Raises: WorkFailed: the call, or its caller, may not write so much."""
+        self._count((len(data),))
+        self._workspace.write_bytes(path, data, exclusive=exclusive, mode=mode)
+
+    def create_tree(self, directory: str, files: Mapping[str, bytes]) -> None:
+        """Raises: as `write_bytes`."""
+        self._count(map(len, files.values()))
+        self._workspace.create_tree(directory, files)
+
+    def _count(self, sizes: Iterable[int]) -> None:
+        size = sum(max(each, BLOCK_BYTES) for each in sizes)
+        if not self._written:
+            self._shares.admit(self._caller, self._workspace.free_bytes())
+        if self._written + size > self._shares.most:
+            raise WorkFailed("too_much_written", f"One call writes at most {self._shares.most} bytes.")
+        self._written += size
+        self._shares.take(self._caller, size)
 
 
 class _Inotify:

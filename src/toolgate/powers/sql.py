@@ -42,9 +42,13 @@ _MIGRATION_LOCK: Final = 0x70016A7E
 class SqlEngine:
     """One store's database. Opened, and its migrations applied, by whoever needs it first."""
 
-    def __init__(self, name: str, place: str | Path, migrations: Sequence[Migration]) -> None:
-        """`place`: a URL, or the path of a SQLite file. Raises: StartRefused: the URL is no database we can open."""
+    def __init__(self, name: str, place: str | Path, migrations: Sequence[Migration], max_bytes: int) -> None:
+        """`place`: a URL, or the path of a SQLite file, which grows no larger than `max_bytes`.
+
+        Raises: StartRefused: the URL is no database we can open.
+        """
         self._name = name
+        self._max_bytes = max_bytes
         self._url = URL.create("sqlite", database=str(place)) if isinstance(place, Path) else _url(name, place)
         self._migrations = migrations
         self._engines: tuple[Engine, Engine] | None = None
@@ -79,6 +83,8 @@ class SqlEngine:
         sqlstate, sqlite = getattr(fault.orig, "sqlstate", None), getattr(fault.orig, "sqlite_errorname", "")
         if sqlstate == "25006" or sqlite.startswith("SQLITE_READONLY"):
             return TakesNoWrites(self._name) if writing else ReadOnlyStoreError(self._name)
+        if sqlite == "SQLITE_FULL":  # its own bound, or the disk
+            return TakesNoWrites(self._name)
         # SQLite files a wrong statement (SQLITE_ERROR) under the same class as a file that cannot be opened.
         unanswered = isinstance(fault, exc.OperationalError | exc.InterfaceError) and sqlite != "SQLITE_ERROR"
         if unanswered or fault.connection_invalidated:
@@ -100,8 +106,9 @@ class SqlEngine:
             return self._engines
 
     def _engine(self, *, writing: bool) -> Engine:
-        make = _postgresql if self._url.get_backend_name() == "postgresql" else _sqlite
-        return make(self._url, self._name, writing=writing)
+        if self._url.get_backend_name() == "postgresql":
+            return _postgresql(self._url, self._name, writing=writing)
+        return _sqlite(self._url, self._name, self._max_bytes, writing=writing)
 
 
 def migrate(connection: Connection, store: str, migrations: Sequence[Migration]) -> None:
@@ -179,7 +186,7 @@ def _postgresql(url: URL, name: str, *, writing: bool) -> Engine:
         raise StoreUnavailable(f"store {name} needs PostgreSQL support: pip install 'toolgate[postgres]'") from fault
 
 
-def _sqlite(url: URL, name: str, *, writing: bool) -> Engine:
+def _sqlite(url: URL, name: str, max_bytes: int, *, writing: bool) -> Engine:
     assert url.database is not None
     try:
         _private_file(Path(url.database))
@@ -193,6 +200,8 @@ def _sqlite(url: URL, name: str, *, writing: bool) -> Engine:
         connection.isolation_level = None
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"query_only={int(not writing)}"):
             connection.execute(f"PRAGMA {pragma}")
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA max_page_count={max_bytes // page_bytes}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

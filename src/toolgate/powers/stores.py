@@ -42,6 +42,8 @@ CONNECT_TIMEOUT_S: Final = 2
 """The smallest value libpq takes: an unreachable engine is reported, not waited for."""
 RUN_TIMEOUT_S: Final = 9.0
 """One piece of work with its wait for the thread: above an engine's own limit, below the shortest tool deadline."""
+MAX_BYTES: Final = 1 << 30
+"""Of a SQLite file, where nobody says otherwise."""
 SILENT_AFTER_S: Final = 3.0
 """A watched engine that has not answered for this long is not asked again by calls, only by the probe."""
 _log: Final = logging.getLogger("toolgate.stores")
@@ -78,7 +80,7 @@ class ReadOnlyStoreError(ToolgateError):
 
 
 class TakesNoWrites(StoreUnavailable):
-    """The engine answers, and is read-only: after a failover, or because its disk is full."""
+    """The engine answers, and takes none: after a failover, on a full disk, or because it is as large as it may be."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"store {name} takes no writes")
@@ -106,17 +108,22 @@ class OpenStores:
     """Every store by name. `reading` is the same stores for tools that may not write."""
 
     def __init__(
-        self, places: Mapping[str, Place], state_dir: Path, migrations: Sequence[Migration], binding: Sequence[str] = ()
+        self,
+        places: Mapping[str, Place],
+        state_dir: Path,
+        migrations: Sequence[Migration],
+        binding: Sequence[str] = (),
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        """`binding`: the stores that decisions count on. Raises: StartRefused: a URL is no store we can open.
+        """`binding`: the stores that decisions count on. `max_bytes`: of each SQLite file. Nothing is opened here.
 
-        Nothing is opened here.
+        Raises: StartRefused: a URL is no store we can open.
         """
         self.binding = tuple(binding)
         self._stores: dict[str, OpenStore] = {}
         for name, steps in _by_store(migrations).items():
             place = places.get(name, state_dir / "stores" / f"{name}.sqlite3")
-            self._stores[name] = OpenStore(name, place, steps)
+            self._stores[name] = OpenStore(name, place, steps, max_bytes)
         self.reading = _Reading(self)
         self._watched = [store for store in self._stores.values() if store.shared]
         self._stop = threading.Event()
@@ -201,8 +208,10 @@ def environment_of(stores: OpenStores) -> tuple[Environment, tuple[str, ...]]:
 class OpenStore:
     """One store, and its thread."""
 
-    def __init__(self, name: str, place: Place | Path, migrations: Sequence[Migration]) -> None:
-        """Raises: StartRefused: the URL is no store we can open."""
+    def __init__(
+        self, name: str, place: Place | Path, migrations: Sequence[Migration], max_bytes: int = MAX_BYTES
+    ) -> None:
+        """`max_bytes`: of a SQLite file. Raises: StartRefused: the URL is no store we can open."""
         self.name = name
         self.in_table = isinstance(place, TablePlace)
         self.shared = self.in_table or (isinstance(place, str) and place.startswith("postgres"))
@@ -211,7 +220,7 @@ class OpenStore:
         self.watched = False
         """True while a probe asks regularly."""
         self._file = place if isinstance(place, Path) else None
-        self._make = partial(_engine, name, place, migrations)
+        self._make = partial(_engine, name, place, migrations, max_bytes)
         self._engine: Engine | None = None if self._file or self.in_table else self._make()
         self._making = threading.Lock()
         self._thread = _OneThread(f"toolgate-store-{name}")
@@ -307,12 +316,12 @@ class OpenStore:
             return self._engine
 
 
-def _engine(name: str, place: Place | Path, migrations: Sequence[Migration]) -> Engine:
+def _engine(name: str, place: Place | Path, migrations: Sequence[Migration], max_bytes: int) -> Engine:
     """Raises: StartRefused: a URL is no database; StoreUnavailable: what the engine needs is not installed."""
     if not isinstance(place, TablePlace):
         from toolgate.powers.sql import SqlEngine  # noqa: PLC0415 (SQLAlchemy, 150 ms, when a store is used)
 
-        return SqlEngine(name, place, migrations)
+        return SqlEngine(name, place, migrations, max_bytes)
     try:
         from toolgate.powers.dynamodb import TableEngine  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as fault:

@@ -21,6 +21,8 @@ from toolgate.errors import ToolError
 
 MEMORY_BYTES: Final = 1 << 30
 """Address space of one worker: ten times what a 10 MB document needs, far from what would hurt the machine."""
+FILE_BYTES: Final = 0
+"""Of one file that a worker writes: its functions get data and return data, and nothing of theirs belongs on a disk."""
 OVERTIME_S: Final = 1.0
 """After its time is up the server kills a worker. One whose server has died is ended by its own alarm, this much later."""
 
@@ -34,6 +36,7 @@ NO_MEMORY: Final = b"m"
 def main(descriptor: int) -> None:
     """Serve the pipe until its other end is closed. Side effects: limits of this process; never returns."""
     _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    _limit(resource.RLIMIT_FSIZE, FILE_BYTES)
     _limit(resource.RLIMIT_CORE, 0)  # a core file would hold a stranger's document, and our memory
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(EOFError, OSError):  # the server has gone, whatever it was doing

@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from toolgate.settings.limits import LimitSettings
 from toolgate.settings.outward import ApprovalSettings, EgressSettings
 from toolgate.settings.spec import Resolved, Source, Spec
 from toolgate.settings.spec import described as _is
@@ -169,115 +170,6 @@ class ServerSettings:
     @property
     def scheme(self) -> str:
         return "http" if self.tls_certificate is None else "https"
-
-
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
-    """What one caller, and all callers together, may use."""
-
-    concurrency_per_caller: int = _is(
-        "whole",
-        10,
-        "how many calls of one key may run at once; the next is refused, never queued",
-        "calls",
-        low=1,
-        high=10_000,
-        sees="429 with `Retry-After`, on MCP a result with `isError`; before anything runs",
-        live=True,
-    )
-    concurrency_total: int = _is(
-        "whole",
-        128,
-        "how many calls of all keys may run at once in one process",
-        "calls",
-        low=2,
-        high=100_000,
-        sees="429 with `Retry-After`, on MCP a result with `isError`; before anything runs",
-        why="more than one key may have, so that no key can hold all",
-        live=True,
-    )
-    rate_per_minute: int = _is(
-        "whole",
-        0,
-        "how many calls a key may make in a minute; 0 means no limit",
-        "calls/min",
-        low=0,
-        high=1_000_000,
-        sees="429 with `Retry-After`, on MCP a result with `isError`; before anything runs",
-        live=True,
-    )
-    keys_may_exceed: bool = _is("switch", default=False, what="whether a key's own limits may be higher", live=True)
-    url: str = _is(
-        "text",
-        "",
-        "the Redis or Valkey server by which several processes share `concurrency_per_caller` and `rate_per_minute`, like "
-        "rediss://USER:PASSWORD@HOST:PORT/0; without it each process counts for itself",
-        "URL",
-        secret=True,
-    )
-    lease_seconds: float = _is(
-        "number",
-        5.0,
-        "how long slots of a process that is gone stay taken; also how long everyone is refused when the shared count was lost",
-        "s",
-        low=1,
-        high=60,
-        sees="503 `limits_recounted` with `Retry-After`, on MCP a result with `isError`",
-        why="all processes must have the same",
-    )
-    concurrency_when_unreachable: str = _is(
-        "text",
-        "refuse",
-        "while `limits.url` does not answer: refuse every call, or let each process run its share of `concurrency_per_caller`",
-        choices=("refuse", "share"),
-        sees="503 `limits_unreachable` within 250 ms; or 429 at the share",
-    )
-    rate_when_unreachable: str = _is(
-        "text",
-        "refuse",
-        "the same for `rate_per_minute`, where that is set; a call is refused if one of its limits says so",
-        choices=("refuse", "share"),
-        sees="503 `limits_unreachable` within 250 ms; or 429 at the share",
-    )
-    body_bytes: int = _is(
-        "whole",
-        1_048_576,
-        "the largest request body; may be lowered, not raised",
-        "bytes",
-        low=1024,
-        high=1_048_576,
-        sees="413 before the body is read",
-    )
-    waiting_bytes_per_caller: int = _is(
-        "whole",
-        16_777_216,
-        "how much may wait for one key: bodies still arriving and answers it has not read, together",
-        "bytes",
-        low=1_048_576,
-        high=1_073_741_824,
-        sees="429 `too_many_bytes_waiting`; for answers not read, the connection ends",
-        why="all strangers count as one key",
-    )
-    output_bytes: int = _is(
-        "whole",
-        1_048_576,
-        "the largest structured output; more is INVALID_OUTPUT",
-        "bytes",
-        low=1024,
-        high=16_777_216,
-        sees="502 `INVALID_OUTPUT`",
-        live=True,
-    )
-    text_bytes: int = _is(
-        "whole",
-        65_536,
-        "the longest text output; more is cut, at a character",
-        "bytes",
-        low=1024,
-        high=1_048_576,
-        sees="text that ends there; `output_limit_bytes` says so",
-        live=True,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,13 @@ def test_a_worker_has_a_limit_of_memory_and_the_others_go_on(pool: ComputePool) 
     assert run(pool.run(work.surroundings, None, seconds=40))["memory"] == [MEMORY_BYTES, MEMORY_BYTES]
 
 
+def test_a_worker_writes_nothing_to_a_disk(pool: ComputePool, tmp_path: Path) -> None:
+    with pytest.raises(WorkerCrashed, match=r"^OSError$"):
+        run(pool.run(work.write_file, str(tmp_path / "file"), seconds=40))
+    assert (tmp_path / "file").stat().st_size == 0
+    assert run(pool.run(work.surroundings, None, seconds=40))["file"] == [0, 0]
+
+
 def test_a_worker_that_dies_is_a_clear_outcome_and_replaced(pool: ComputePool) -> None:
     async def scene() -> None:
         assert await failing(pool.run(work.segfault, None, seconds=40)) == "worker_ended"

@@ -70,6 +70,10 @@ def take_memory(size: int) -> int:
     return len(bytearray(size))
 
 
+def write_file(path: str) -> int:
+    return Path(path).write_bytes(b"x")
+
+
 def segfault(_: Any) -> None:
     ctypes.string_at(0)
 
@@ -78,6 +82,7 @@ def surroundings(_: Any) -> dict[str, Any]:
     return {
         "memory": resource.getrlimit(resource.RLIMIT_AS),
         "core": resource.getrlimit(resource.RLIMIT_CORE),
+        "file": resource.getrlimit(resource.RLIMIT_FSIZE),
         "environment": sorted(os.environ),
         "directory": str(Path.cwd()),
         "path": sys.path,

@@ -161,6 +161,23 @@ def test_f7_a_statement_without_end_is_interrupted_and_the_store_goes_on(
     assert asyncio.run(store.run(count)) == 0
 
 
+def test_a_sqlite_store_grows_no_larger_than_it_may_and_is_still_read(tmp_path: Path) -> None:
+    most = 64 * 4096
+    store = OpenStores({}, tmp_path, [ONE], max_bytes=most).get("notes")
+
+    def fill(connection: Connection) -> None:
+        for number in range(10_000):
+            connection.execute(sql("INSERT INTO notes (id, n) VALUES (:id, 1)"), {"id": f"{number:01000}"})
+
+    asyncio.run(store.run(insert("first")))
+    with pytest.raises(StoreUnavailable, match="takes no writes"):
+        asyncio.run(store.run(fill))
+    assert (tmp_path / "stores" / "notes.sqlite3").stat().st_size <= most
+    assert asyncio.run(store.read(count)) == 1, "nothing of the refused work is there"
+    asyncio.run(store.run(insert("second")))
+    store.close()
+
+
 def test_a_constraint_is_the_callers_own_matter(open_stores: Callable[..., OpenStores]) -> None:
     from sqlalchemy.exc import IntegrityError
 

@@ -225,6 +225,20 @@ def test_sigterm_drains_every_worker(tmp_path: Path) -> None:
     assert verified.returncode == 0, verified.stdout
 
 
+@pytest.mark.parametrize(("drain_s", "ending"), [("0.1", "cancelled"), ("60", "deadline_exceeded")])
+def test_calls_that_never_end_have_the_drain_time_in_every_worker(tmp_path: Path, drain_s: str, ending: str) -> None:
+    home = make_home(tmp_path / "home", packs=("unruly",))
+    with home.serving("--workers", "2", "--server-drain-seconds", drain_s) as server:
+        with at(home, server, 0) as one, at(home, server, 1) as other:
+            for client in (one, other):
+                client.send("unruly_linger", {})
+            until(lambda: ask(home, "status")["limits"]["held"] == 2, "both are under way")
+            server.process.terminate()
+            heard = [client.hear()[1]["details"]["reason"] for client in (one, other)]
+        assert heard == [ending, ending]
+        assert server.process.wait(PATIENCE_S) == 0
+
+
 def _is_there(pid: int) -> bool:
     try:
         os.kill(pid, 0)

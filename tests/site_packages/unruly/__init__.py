@@ -20,6 +20,8 @@ from toolgate.model.tool import Context, Pack, Result, Tool
 
 OPEN_OBJECT = {"type": "object", "maxProperties": 32}
 DEADLINE_S = 0.4
+LINGER_S = 2.5
+"""The deadline of a handler that a short drain time cuts off, and a long one does not."""
 SECRET_PATH = "/srv/secret/place"
 
 
@@ -172,6 +174,13 @@ async def wait(ctx: Context, args: dict[str, Any]) -> Result:
     return await hold(ctx, args)
 
 
+async def linger(ctx: Context, args: dict[str, Any]) -> Result:
+    """Shows that it is inside, and never ends."""
+    assert ctx.writer is not None
+    ctx.writer.write_bytes("inside", b"")
+    return await sleep_for_ever(ctx, args)
+
+
 def _for_ever(path: str) -> None:
     while True:
         pass
@@ -280,6 +289,7 @@ PACK = Pack(
         tool("unruly_stubborn", stubborn, arguments(), deadline_s=DEADLINE_S),
         tool("unruly_hold", hold, arguments(), deadline_s=30.0),
         tool("unruly_wait", wait, arguments(), deadline_s=30.0, effect="write"),
+        tool("unruly_linger", linger, arguments(), deadline_s=LINGER_S, effect="write"),
         tool(
             "unruly_stuck",
             stuck,

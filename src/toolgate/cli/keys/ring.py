@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from toolgate.gate.keys import Key
-    from toolgate.settings import LimitSettings, Settings
+    from toolgate.settings import Settings
+    from toolgate.settings.limits import LimitSettings
 
 
 def create(

@@ -18,7 +18,7 @@ from toolgate.kit.conditions.approval import (
 )
 from toolgate.kit.sql import sql
 from toolgate.model.tool import Migration
-from toolgate.powers.stores import OpenStore
+from toolgate.powers.stores import MAX_BYTES, OpenStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,9 +105,9 @@ _FORGET: Final = "DELETE FROM approvals WHERE expires < :before"
 class ApprovalTables:
     """The store of one home."""
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, max_bytes: int = MAX_BYTES) -> None:
         """Raises: StartRefused: the URL is no store we can open. Nothing is opened yet."""
-        self._store = OpenStore(STORE, place, MIGRATIONS)
+        self._store = OpenStore(STORE, place, MIGRATIONS, max_bytes)
 
     async def claim(self, request: ApprovalRequest, now: float) -> ApprovalClaim:
         """Raises: StoreUnavailable."""

@@ -492,12 +492,16 @@ def test_target_and_path_are_one_argument(pool: ComputePool, tmp_path: Path) -> 
 # -- evidence -----------------------------------------------------------------------------------------------------
 
 # Hand-assembled: `spin` loops for ever; `grow` asks for 65535 pages; `wants` imports a function; `trap` is unreachable.
+# `data` answers the first byte of the memory, which the module brings.
 SPIN = bytes.fromhex("0061736d010000000105016000017f030201000708010473706" + "96e00000a0b010900034" + "00c000b41000b")
 GROW = bytes.fromhex(
     "0061736d010000000105016000017f03020100050301000107080104" + "67726f7700000a0a010800" + "41ffff03" + "40000b"
 )
 WANTS = bytes.fromhex("0061736d0100000001050160" + "00017f" + "020701016101620000" + "0705010163" + "0000")
 TRAP = bytes.fromhex("0061736d010000000105016000017f0302010007080104747261700000" + "0a05010300000b")
+DATA = bytes.fromhex(
+    "0061736d010000000105016000017f030201000503010001070801046461746100000a0901070041002d00000b0b07010041000b0168"
+)
 
 
 def trial(function: str, values: str, expected: str, module: bytes = WASM, tolerance: str = "0") -> evidence.Trial:
@@ -592,7 +596,7 @@ def test_without_the_sandbox_the_answer_names_the_way_to_get_it(monkeypatch: pyt
 
 
 def test_the_sandbox_fits_into_a_worker_process(pool: ComputePool) -> None:
-    for tried in (trial("grow", "", "-1", GROW), trial("add", "1 1", "2")):
+    for tried in (trial("grow", "", "-1", GROW), trial("data", "", "104", DATA), trial("add", "1 1", "2")):
         assert asyncio.run(pool.run(evidence.run, tried, seconds=10)).matched
 
 

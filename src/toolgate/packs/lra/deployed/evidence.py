@@ -64,6 +64,8 @@ def _call(wasmtime: Any, trial: Trial) -> Sequence[Any]:
     config.memory_reservation = 0
     config.memory_reservation_for_growth = 0
     config.memory_guard_size = 0
+    # By default a module's data goes into a file in memory, and a worker process writes no files.
+    config.memory_init_cow = False
     store = wasmtime.Store(wasmtime.Engine(config))
     store.set_fuel(FUEL)
     store.set_limits(memory_size=MEMORY_BYTES, table_elements=TABLE_ELEMENTS, instances=1, tables=4, memories=1)
