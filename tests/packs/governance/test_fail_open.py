@@ -425,13 +425,27 @@ def test_p7_an_import_with_an_unknown_rule_is_refused_whole(
     assert run("fp", "list").out == before
 
 
+def test_p7_a_suppression_that_no_review_stands_behind_is_not_imported(
+    run: Callable[..., Done], repo: Path, tmp_path: Path
+) -> None:
+    put(repo, WORKFLOW, LOOSE)
+    mark(run, fingerprint(run("analyze", "--json", "--zizmor", "off")))
+    document = run("fp", "export").json
+    document["suppressions"].append(document["suppressions"][0] | {"fingerprint": "f" * 32})
+    path = tmp_path / "more.json"
+    path.write_text(json.dumps(document))
+    done = run("fp", "import", str(path))
+    assert (done.code, f"no review in it is of the suppressed finding {'f' * 32}" in done.err) == (1, True)
+
+
 # Settings: one of another name is never taken in silence
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('profil = "strict"\n', "unknown field `profil`"),
+        ('profil = "strict"\n', "there is no key 'profil'. Did you mean profile?"),
+        ('[[write]]\nworkflow = "x"\nscopes = []\njobb = "y"\n', "there is no key 'jobb'. Did you mean job?"),
         ('profile = "lax"\n', "'lax'"),
         ("profile = \n", "not TOML"),
         ('repository = "not a name"\n', "owner/name"),

@@ -115,3 +115,35 @@ def test_switched_off_it_is_not_evaluated_and_nobody_misses_it(run: Callable[...
     assert "not evaluated zizmor: zizmor is switched off" in run("analyze", *off).out
     insisted = run("analyze", "--require-evaluated", *off)
     assert "zizmor was not evaluated" not in insisted.err
+
+
+def protected(repo: Path) -> None:
+    put(repo, WORKFLOW, CLEAN)
+    put(repo, ".toolgate.toml", "merge_queue = false\n")
+    put(repo, ".github/branch-protection.json", '{"required_status_checks": {"contexts": ["Unit tests"]}}\n')
+
+
+def test_who_insists_on_evaluation_is_not_held_to_a_contract_that_nobody_has(
+    run: Callable[..., Done], repo: Path
+) -> None:
+    protected(repo)
+    done = run("analyze", "--zizmor", "off", "--require-evaluated", "--json")
+    assert [rule["id"] for rule in done.json["analysis"]["rules"] if rule["status"] == "not_evaluated"] == [
+        "MD-003",
+        "zizmor",
+    ]
+    assert "MD-003" not in done.err
+
+
+@pytest.mark.parametrize("path", ["policy/mcp-tools.policy.json", "mcp-contract.json"])
+def test_half_a_contract_is_missed(run: Callable[..., Done], repo: Path, path: str) -> None:
+    protected(repo)
+    put(repo, path, '{"tools": []}\n')
+    done = run("analyze", "--zizmor", "off", "--require-evaluated")
+    assert (done.code, "MD-003 was not evaluated" in done.err) == (2, True)
+
+
+def test_what_is_suppressed_is_listed_with_who_decided_it_and_why(run: Callable[..., Done], repo: Path) -> None:
+    put(repo, WORKFLOW, UNSTATED.replace("  test:", "  test: # toolgate: ignore[L0-002] the mirror has no secrets"))
+    assert "suppressed L0-002: Job test states no permissions" in run("analyze", "--zizmor", "off").out
+    assert "(suppressed by a comment: the mirror has no secrets)" in run("analyze", "--zizmor", "off").out

@@ -60,6 +60,7 @@ def test_what_only_zizmor_looks_for_is_a_finding_with_its_credit(run: Callable[.
     (found,) = done.json["analysis"]["findings"]
     assert found["evidence"][0]["line"] == 13
     assert "(zizmor)" in found["title"]
+    assert "${{ github.event.pull_request.title }}" in found["because"]
     assert run("analyze", "--strict").code == 1, "one decision"
 
 

@@ -151,7 +151,7 @@ def drift_findings(drift: BaselineDrift) -> list[Finding]:
             file=change.path,
             line=1,
             why="What is governed should change only by decision.",
-            fix="If the change is meant, make a new baseline (mode calibration).",
+            fix="If the change is meant, make a new baseline (toolgate baseline, or mode calibration).",
             anchor=f"{change.how} {change.path}",
             extra={"because": "its bytes have another digest than the baseline remembers."},
         )
@@ -166,7 +166,7 @@ def drift_findings(drift: BaselineDrift) -> list[Finding]:
                 f"{len(drift.changes)} of {drift.tracked} governed files differ from the baseline; "
                 f"{DRIFT_LIMIT:.0%} are tolerated.",
                 why="Many changes at once are a new state, not drift.",
-                fix="Review the changes, then make a new baseline (mode calibration).",
+                fix="Review the changes, then make a new baseline (toolgate baseline, or mode calibration).",
                 anchor="magnitude",
                 extra={"because": f"{drift.magnitude:.0%} is more than {DRIFT_LIMIT:.0%}."},
             )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _INLINE_SEVERITIES: Final = frozenset({"medium", "low", "info"})
 """What a comment may silence. More needs a reviewer and a ticket."""
+_NEW: Final = "it is not so in the commit before the change."
 
 
 class SuppressionGrounds(Struct, frozen=True):
@@ -165,13 +166,17 @@ def _refused(ignore: Ignore, because: str, fix: str, *, severity: Severity = "me
         fix,
         f"inline {ignore.rules} {because}",
         severity,
+        because=f"the comment is for {', '.join(ignore.rules)[:80] or 'no rule'} at line {ignore.at}.",
     )
 
 
 def _gone(entry: SuppressionEntry) -> Finding:
     """It was reviewed with an earlier change, so its finding has been mended since; or it is not known what the change added."""
-    message = f"This suppression is not honoured: no finding of {entry.rule} has the fingerprint {entry.fingerprint}."
-    return _about(SUPPRESSIONS, entry.line, message, "Remove it.", f"unknown {entry.fingerprint}", "low")
+    message = f"This suppression of {entry.rule} ({entry.fingerprint}) hides nothing."
+    because = f"no finding of {entry.rule} in this report has its fingerprint."
+    return _about(
+        SUPPRESSIONS, entry.line, message, "Remove it.", f"unknown {entry.fingerprint}", "low", because=because
+    )
 
 
 def _never_known(entry: SuppressionEntry) -> Finding:
@@ -194,10 +199,14 @@ def _expired(finding: Finding, ended: str, ticket: str, path: str | None, line: 
     what = f"The suppression of {finding.rule} in {finding.file or '-'}"
     message = f"{what} ended on {ended} ({ticket}), so the finding counts again."
     fix = f"Mend the finding, or review it again (toolgate fp mark {finding.fingerprint})."
-    return _about(path or SUPPRESSIONS, line or 1, message, fix, f"expired {finding.fingerprint}", "medium")
+    because = "what it hid is still there, and its time is over."
+    anchor = f"expired {finding.fingerprint}"
+    return _about(path or SUPPRESSIONS, line or 1, message, fix, anchor, "medium", because=because)
 
 
-def _about(path: str, line: int, message: str, fix: str, anchor: str, severity: Severity) -> Finding:
+def _about(
+    path: str, line: int, message: str, fix: str, anchor: str, severity: Severity, *, because: str = _NEW
+) -> Finding:
     return Finding(
         SUPPRESSION,
         "fail",
@@ -208,7 +217,7 @@ def _about(path: str, line: int, message: str, fix: str, anchor: str, severity: 
         why="What hides findings is judged like what makes them.",
         fix=fix,
         anchor=anchor,
-        extra={"because": f"{path}:{line} says so."},
+        extra={"because": because},
     )
 
 

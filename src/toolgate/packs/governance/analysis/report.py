@@ -77,7 +77,7 @@ def reasons(analysis: Analysis) -> list[str]:
     if analysis.repository.skipped:
         told.append(f"{len(analysis.repository.skipped)} files could not be read")
     if analysis.drift is not None and analysis.drift.created is None:
-        told.append("there is no baseline to compare with: make one with mode calibration")
+        told.append("there is no baseline to compare with: make one with toolgate baseline, or mode calibration")
     return told or ["no findings"]
 
 

@@ -45,8 +45,8 @@ NOT_ASKED: Final = f"a server starts no program, {_UNLOOKED} (toolgate analyze r
 SWITCHED_OFF: Final = f"zizmor is switched off, {_UNLOOKED}"
 
 
-def missing(reason: str) -> RuleVerdict:
-    return RuleVerdict(ZIZMOR, "not_evaluated", reason=reason)
+def missing(reason: str, *, is_missed: bool = True) -> RuleVerdict:
+    return RuleVerdict(ZIZMOR, "not_evaluated", reason=reason, is_missed=is_missed)
 
 
 class SarifFault(ValueError):
@@ -82,7 +82,8 @@ def _finding(result: dict[str, Any], prefix: str) -> Finding:
     if not rule.startswith(f"{ZIZMOR}/"):
         rule = f"{ZIZMOR}/{rule}"
     text = str(result["message"]["text"])
-    snippet = str(region.get("snippet", {}).get("text", "")).partition("\n")[0]
+    snippet, audit = str(region.get("snippet", {}).get("text", "")).partition("\n")[0], rule.removeprefix(f"{ZIZMOR}/")
+    at = f"`{redacted(snippet)}`" if snippet else "this line"
     return Finding(
         rule,
         "fail",
@@ -91,9 +92,9 @@ def _finding(result: dict[str, Any], prefix: str) -> Finding:
         file=unquote(place["artifactLocation"]["uri"]).removeprefix(prefix),
         line=int(region["startLine"]),
         why=BY_ID[ZIZMOR].why,
-        fix=f"See the audit {rule.removeprefix('zizmor/')} in zizmor's documentation.",
+        fix=f"See https://docs.zizmor.sh/audits/#{audit}.",
         anchor=snippet or text,
-        extra={"snippet": redacted(snippet), "because": f"zizmor's audit {rule.removeprefix('zizmor/')} says so."},
+        extra={"snippet": redacted(snippet), "because": f"{at} is what its audit {audit} is about."},
     )
 
 

@@ -136,7 +136,7 @@ def outside(who: RepositoryCommand, protection: Path | None, zizmor: Switch | No
         known = LocalInputs(
             origin=origin_at(who.root),
             protection=_protection(who, protection),
-            foreign=run.verdict if run is not None else partial(missing, SWITCHED_OFF),
+            foreign=run.verdict if run is not None else partial(missing, SWITCHED_OFF, is_missed=False),
             base=reader,
         )
         yield Rim(known, reader)
@@ -169,8 +169,7 @@ def _errors(analysis: Analysis, *, required: bool = False, zizmor: str = "auto")
         if finding.rule == GATE:
             yield f"{finding.file}:{finding.line}: {finding.message}\n  fix: {finding.fix}"
     for verdict in analysis.not_evaluated:
-        # Who switched zizmor off does not miss it; the report says so all the same.
-        if (verdict.rule_id, zizmor) == (ZIZMOR, "on") or (required and (verdict.rule_id, zizmor) != (ZIZMOR, "off")):
+        if (required and verdict.is_missed) or (verdict.rule_id, zizmor) == (ZIZMOR, "on"):
             yield f"{verdict.rule_id} was not evaluated: {verdict.reason}"
 
 
@@ -186,7 +185,10 @@ def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]
         Finding("SKIPPED", "not_evaluated", "info", f"not read: {file.reason}", file=file.path)
         for file in analysis.repository.skipped
     ]
-    found = [replace(finding, message=f"{finding.message}{_credit(finding)}") for finding in analysis.findings]
+    found = [
+        replace(finding, message=f"{finding.message}{_credit(finding)}{_decided(analysis, finding)}")
+        for finding in analysis.findings
+    ]
     if form is not Format.junit:
         found = [replace(finding, message=f"{finding.message} [{finding.fingerprint}]") for finding in found]
     return [*found, *skipped, *unjudged_rules]
@@ -195,6 +197,15 @@ def shown(analysis: Analysis, reader: BaseReader, form: Format) -> list[Finding]
 def _credit(finding: Finding) -> str:
     others = finding.extra.get("alsoFoundBy", ())
     return f" (also {', '.join(others)})" if others else ""
+
+
+def _decided(analysis: Analysis, finding: Finding) -> str:
+    """Who suppressed it, and why."""
+    why = analysis.grounds.get(finding.fingerprint)
+    if why is None:
+        return ""
+    who = ", ".join(part for part in (why.reviewer, why.ticket) if part)
+    return f" (suppressed by {who or 'a comment'}: {why.reason})"
 
 
 def _reliabilities(analysis: Analysis) -> str:

@@ -340,6 +340,20 @@ def import_events(
     What was added when the store fails stays; then import the same file again.
     """
     data = file.read_bytes()
+    rows, kept = _exported(file, data)
+    with person(home, keep=True) as who:
+        about = {"sha256": sha256(data).hexdigest(), "rows": len(rows), "suppressions": len(kept)}
+
+        with who.act("fp.import", about) as found:
+            added = found["added"] = _imported(who, rows, kept)
+    if json:
+        answer_json({"added": added, "known": len(rows) - added, "suppressions": len(kept)})
+    else:
+        say(f"{added} added, {len(rows) - added} were there already; {len(kept)} suppressions")
+
+
+def _exported(file: Path, data: bytes) -> tuple[list[ReviewEvent], list[Suppression]]:
+    """Raises: ToolError INVALID_INPUT: not an export, a rule that does not exist, a suppression that nobody reviewed."""
     try:
         document = strictjson.loads(data, max_bytes=MAX_IMPORT_BYTES, max_values=None)
     except strictjson.JsonFault as fault:
@@ -353,15 +367,14 @@ def import_events(
     for rule in sorted({row.rule_id for row in rows} | {row.rule_id for row in kept}):
         if not knows(rule):
             raise ToolError("INVALID_INPUT", f"{file}: there is no rule {rule}")
-    with person(home, keep=True) as who:
-        about = {"sha256": sha256(data).hexdigest(), "rows": len(rows), "suppressions": len(kept)}
-
-        with who.act("fp.import", about) as found:
-            added = found["added"] = _imported(who, rows, kept)
-    if json:
-        answer_json({"added": added, "known": len(rows) - added, "suppressions": len(kept)})
-    else:
-        say(f"{added} added, {len(rows) - added} were there already; {len(kept)} suppressions")
+    reviewed = {(row.rule_id, row.fingerprint) for row in rows}
+    for row in kept:
+        if (row.rule_id, row.fingerprint) not in reviewed:
+            raise ToolError(
+                "INVALID_INPUT",
+                f"{file}: no review in it is of the suppressed finding {row.fingerprint} ({row.rule_id})",
+            )
+    return rows, kept
 
 
 def _imported(who: RepositoryCommand, rows: list[ReviewEvent], kept: list[Suppression]) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from msgspec import Struct, ValidationError, convert, field
 
 from toolgate.kit.yamldoc import YamlFault
+from toolgate.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CONFIG: Final = ".toolgate.toml"
 MAX_WRITERS: Final = 500
 REPOSITORY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}(?:/[A-Za-z0-9_.-]{1,100}){1,4}")
+_UNKNOWN_KEY: Final = re.compile(r"Object contains unknown field `([^`]{1,80})`")
 
 Profile = Literal["relaxed", "default", "strict"]
 PROFILES: Final[tuple[Profile, ...]] = ("relaxed", "default", "strict")
@@ -70,7 +72,7 @@ def read_config(data: bytes) -> Config:
     try:
         config = convert(table, _Keys)
     except ValidationError as fault:
-        raise YamlFault(_line_of(data, str(fault)), f"{fault}") from None
+        raise YamlFault(_line_of(data, str(fault)), _told(str(fault))) from None
     if config.repository is not None and not REPOSITORY_NAME.fullmatch(config.repository):
         raise YamlFault(_line_of(data, "`repository`"), "`repository` must be a name such as owner/name")
     if len(config.write) > MAX_WRITERS:
@@ -93,6 +95,15 @@ def read_toml(data: bytes) -> dict[str, Any]:
         raise YamlFault(int(at[1]) if at else 1, f"not TOML: {fault}") from None
     except RecursionError:
         raise YamlFault(1, "nested too deep") from None
+
+
+def _told(fault: str) -> str:
+    """A misspelt key in our words, with the nearest one; any other fault as it is."""
+    unknown = _UNKNOWN_KEY.match(fault)
+    if unknown is None:
+        return fault
+    known = {*Config.__struct_fields__, *Writer.__struct_fields__}
+    return f"there is no key {unknown[1]!r}. {did_you_mean(unknown[1], known)}".rstrip(" .")
 
 
 def _line_of(data: bytes, message: str) -> int:

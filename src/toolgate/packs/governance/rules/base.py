@@ -27,6 +27,10 @@ class NotEvaluated(Exception):
     """The rule has nothing to look at. The text says what is missing."""
 
 
+class NothingOfTheKind(NotEvaluated):
+    """The repository has nothing that the rule is about, so nobody misses its verdict."""
+
+
 class Rule(Struct, frozen=True):
     id: str
     version: int
@@ -44,13 +48,16 @@ class RuleVerdict(Struct, frozen=True):
     status: Literal["evaluated", "not_evaluated", "failed"]
     findings: tuple[Finding, ...] = ()
     reason: str = ""
+    is_missed: bool = True
+    """Not evaluated, where somebody who insists on evaluation should hear of it."""
 
 
 def evaluate(rule: Rule, repository: Repository) -> RuleVerdict:
     try:
         findings = tuple(islice(rule.evaluate(repository), MAX_FINDINGS + 1))
     except NotEvaluated as missing:
-        return RuleVerdict(rule.id, "not_evaluated", reason=str(missing))
+        is_missed = not isinstance(missing, NothingOfTheKind)
+        return RuleVerdict(rule.id, "not_evaluated", reason=str(missing), is_missed=is_missed)
     except Exception as fault:  # noqa: BLE001 (the border: a rule that breaks must block, whatever broke it)
         kind = type(fault).__name__
         broken = Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.packs.governance.repository.model import CONTRACTS, MANIFEST
-from toolgate.packs.governance.rules.base import NotEvaluated, RepositoryPlace, found, quoted
+from toolgate.packs.governance.rules.base import NotEvaluated, NothingOfTheKind, RepositoryPlace, found, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,8 @@ _POLICY_KEYS: Final = ("x-tier", "x-adr", "x-visibilityHint")
 def md_003(repository: Repository) -> Iterator[Finding]:
     committed = [path for path in CONTRACTS if repository.table(path)]
     manifest = repository.table(MANIFEST)
+    if not committed and manifest is None and not any(path in repository.files for path in (*CONTRACTS, MANIFEST)):
+        raise NothingOfTheKind(f"there is no {CONTRACTS[0]} here: no server's tools are declared")
     if not committed:
         raise NotEvaluated(f"{CONTRACTS[0]} is missing or unreadable")
     if repository.live_contract is None and manifest is None:
