@@ -10,6 +10,7 @@ import pytest
 from tests.policy.support import install, pack_source
 from toolgate.errors import StartRefused
 from toolgate.model.tool import Result
+from toolgate.packs import loader
 from toolgate.packs.loader import built_in, load_packs
 from toolgate.packs.schemas import faults_of, unbounded
 
@@ -42,6 +43,21 @@ def test_only_packs_of_toolgate_itself_are_built_in(site: Path) -> None:
     install(site, "stray", pack_source())
     assert "governance" in built_in()
     assert "stray" not in built_in()
+
+
+def test_a_pack_is_judged_once_in_a_process_and_another_of_its_name_anew(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    monkeypatch.setattr(loader, "faults", lambda pack, *, pinned: judged.append(pack.name) or ())
+    install(site, "stray", pack_source())
+    (first,) = load_packs(["stray"])
+    assert load_packs(["stray"])[0] is first
+    assert judged == ["stray"]
+    for module in [each for each in sys.modules if "stray" in each]:
+        monkeypatch.delitem(sys.modules, module)
+    assert load_packs(["stray"])[0] is not first
+    assert judged == ["stray", "stray"]
 
 
 @pytest.mark.req("001-P12")

@@ -6,11 +6,15 @@ A pack that is not named is never imported. What is imported is judged before an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from toolgate.errors import StartRefused
 from toolgate.model.tool import Pack
 from toolgate.packs.discovery import broken, find_point, import_door, offered
 from toolgate.packs.faults import clashes, faults
+
+_SOUND: Final[dict[str, Pack]] = {}
+"""Packs that were judged before in this process, by name: a pack does not change, and some commands load all of them often."""
 
 
 def built_in() -> tuple[str, ...]:
@@ -28,7 +32,11 @@ def load_packs(names: Sequence[str]) -> tuple[Pack, ...]:
     packs = tuple(import_door(find_point(name, points)) for name in names)
     for pack in packs:
         _load_parts(pack)
-    require_sound(packs)
+    require_sound(
+        [pack for pack in packs if _SOUND.get(pack.name) is not pack],
+        beside=[pack for pack in packs if _SOUND.get(pack.name) is pack],
+    )
+    _SOUND.update((pack.name, pack) for pack in packs)
     return packs
 
 
