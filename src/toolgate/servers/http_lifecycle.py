@@ -115,6 +115,7 @@ async def _http(running: Running, on_ready: Callable[[str], None], member: Membe
             await hang_ups.close()
         await running.close()
         await app.close()
+        listener.close()  # also where a service refused the start before anybody listened
         if member is not None:
             member.leave()
     return ExitCode.OK
