@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.homes import PATIENCE_S
 from toolgate.cli.main import main
 
@@ -32,6 +34,11 @@ class Done:
 def clean_environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOOLGATE_")}
     return kept | {"NO_COLOR": "1", "COLUMNS": "200"} | more
+
+
+def without_settings(patch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in os.environ if each.startswith("TOOLGATE_")]:
+        patch.delenv(name)
 
 
 def process(*arguments: str, cwd: Path, timeout: float = PATIENCE_S, **environment: str) -> Done:
