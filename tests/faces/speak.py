@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from tests.cli.support import Commands, without_settings
 from tests.homes import PATIENCE_S, Home, Server, environment
 
 META = {
@@ -215,11 +218,28 @@ def stdio(home: Home, role: str = "admin", *flags: str) -> Iterator[Stdio]:
 
 def command_line(home: Home, tool: str, arguments: Any, key: str | None, server: Server | None = None) -> Heard:
     """`toolgate call`: exit code, and its JSON."""
-    command = home.command("call", tool, "--args", json.dumps(arguments), "--json", "--no-wait")
+    command = home.command(*_call(tool, arguments))
     if server is not None:
         command += ["--url", str(server.ready["url"])]
     env = environment() if key is None else environment(TOOLGATE_API_KEY=key)
     done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
-    body = json.loads(done.stdout)
+    return _heard_call(done.returncode, json.loads(done.stdout))
+
+
+def called_here(toolgate: Commands, home: Home, tool: str, arguments: Any, key: str | None) -> Heard:
+    """The same in this process: a tenth of the time, where there are many of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_settings(patch)
+        if key is not None:
+            patch.setenv("TOOLGATE_API_KEY", key)
+        done = toolgate(*home.command(*_call(tool, arguments))[1:])
+    return _heard_call(done.code, done.json)
+
+
+def _call(tool: str, arguments: Any) -> list[str]:
+    return ["call", tool, "--args", json.dumps(arguments), "--json", "--no-wait"]
+
+
+def _heard_call(code: int, body: dict[str, Any]) -> Heard:
     details = body.get("details") or {}
-    return Heard(done.returncode, body.get("error_code"), details.get("reason"), body, {}, body.get("envelope"))
+    return Heard(code, body.get("error_code"), details.get("reason"), body, {}, body.get("envelope"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.support import Commands
 from tests.faces import speak
 from tests.faces.conftest import ASKED, CUSTOM, ELSEWHERE, RULED, SCOPED, STOPPED
 from tests.homes import PATIENCE_S, Home, Server, environment, make_home
@@ -283,9 +284,9 @@ def test_over_stdio(home: Home, role: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_on_the_command_line(home: Home, name: str) -> None:
+def test_on_the_command_line(home: Home, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     row = ROWS[name]
-    heard = speak.command_line(home, row.tool, row.arguments, home.keys.get(row.key or "", row.key))
+    heard = speak.called_here(Commands(capfd), home, row.tool, row.arguments, home.keys.get(row.key or "", row.key))
     assert heard.status == row.exit
     assert (heard.code, heard.reason) == row.mrt[1:]
 

@@ -7,11 +7,13 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.support import Commands
 from tests.homes import PATIENCE_S, Home, environment, make_home
 from tests.upstreams.homes import Swapping, ask, stub_table
 from tests.upstreams.support import STUB
@@ -20,21 +22,28 @@ from toolgate.errors import ExitCode
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
 
-def run(home: Home, *arguments: str, code: int = 0) -> str:
-    command = [*home.command()[:1], "upstream", arguments[0], "--home", str(home.path), *arguments[1:]]
-    made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert made.returncode == code, (made.returncode, made.stdout, made.stderr)
-    assert "Traceback" not in made.stderr
-    return made.stdout + made.stderr
+@dataclass(frozen=True)
+class Managed(Home):
+    """A home, and the commands of whoever looks after it, which run in this process."""
+
+    toolgate: Commands
 
 
-def answer(home: Home, *arguments: str, code: int = 0) -> Any:
+def run(home: Managed, *arguments: str, code: int = 0) -> str:
+    done = home.toolgate("upstream", arguments[0], "--home", str(home.path), *arguments[1:])
+    assert done.code == code, done
+    assert "Toolgate itself failed" not in done.err
+    return done.out + done.err
+
+
+def answer(home: Managed, *arguments: str, code: int = 0) -> Any:
     return json.loads(run(home, arguments[0], "--json", *arguments[1:], code=code).splitlines()[0])
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
+def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Managed:
+    made = make_home(tmp_path / "home")
+    return Managed(made.path, made.keys, Commands(capfd))
 
 
 @pytest.fixture
@@ -42,12 +51,12 @@ def swapping(tmp_path: Path) -> Swapping:
     return Swapping(tmp_path)
 
 
-def added(home: Home, swapping: Swapping) -> None:
+def added(home: Managed, swapping: Swapping) -> None:
     table = swapping.table()
     run(home, "add", "stub", "--env", f"STUB_LOG={table['env']['STUB_LOG']}", "--", *table["command"])
 
 
-def test_from_a_cursor_config_to_a_served_tool(home: Home, tmp_path: Path) -> None:
+def test_from_a_cursor_config_to_a_served_tool(home: Managed, tmp_path: Path) -> None:
     table = stub_table("environment", tmp_path / "log")
     config = {"command": table["command"][0], "args": table["command"][1:], "env": {"MY_TOKEN": TOKEN}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"My Stub": config}}))
@@ -82,7 +91,7 @@ def test_from_a_cursor_config_to_a_served_tool(home: Home, tmp_path: Path) -> No
     assert TOKEN not in json.dumps(home.records())
 
 
-def test_a_server_that_changed_is_refused_until_a_person_approves(home: Home, swapping: Swapping) -> None:
+def test_a_server_that_changed_is_refused_until_a_person_approves(home: Managed, swapping: Swapping) -> None:
     added(home, swapping)
     run(home, "adopt", "stub", "--roles", "admin", "--yes")
     before = answer(home, "diff", "stub")
@@ -105,7 +114,7 @@ def test_a_server_that_changed_is_refused_until_a_person_approves(home: Home, sw
     assert drifted[0]["about"]["tools"] == {"echo": "changed_description"}
 
 
-def test_a_new_tool_is_not_served_before_it_is_given_to_somebody(home: Home, swapping: Swapping) -> None:
+def test_a_new_tool_is_not_served_before_it_is_given_to_somebody(home: Managed, swapping: Swapping) -> None:
     added(home, swapping)
     run(home, "adopt", "stub", "--roles", "admin", "--yes")
     swapping.behave("one more tool")
@@ -116,13 +125,13 @@ def test_a_new_tool_is_not_served_before_it_is_given_to_somebody(home: Home, swa
     assert answer(home, "list") == []
 
 
-def kept(home: Home) -> list[bytes]:
+def kept(home: Managed) -> list[bytes]:
     """What a person has approved, as it lies there."""
     policy = home.path / "policy"
     return [(policy / "upstreams" / "stub.pin.json").read_bytes(), (policy / "mcp-tools.policy.json").read_bytes()]
 
 
-def grown(home: Home, swapping: Swapping, behaviour: str = "one more tool") -> None:
+def grown(home: Managed, swapping: Swapping, behaviour: str = "one more tool") -> None:
     """Adopted, and then it offers more."""
     added(home, swapping)
     run(home, "adopt", "stub", "--roles", "admin", "--yes")
@@ -135,7 +144,7 @@ def grown(home: Home, swapping: Swapping, behaviour: str = "one more tool") -> N
     ids=["a role that is not there", "a tool that is not there"],
 )
 def test_an_approval_that_is_refused_has_approved_nothing(
-    home: Home, swapping: Swapping, arguments: list[str], code: int, text: str
+    home: Managed, swapping: Swapping, arguments: list[str], code: int, text: str
 ) -> None:
     grown(home, swapping)
     before = kept(home)
@@ -146,7 +155,7 @@ def test_an_approval_that_is_refused_has_approved_nothing(
 
 @pytest.mark.parametrize("act", ["approve", "adopt"])
 def test_a_row_that_is_somebody_elses_stops_it_before_anything_is_written(
-    home: Home, swapping: Swapping, act: str
+    home: Managed, swapping: Swapping, act: str
 ) -> None:
     grown(home, swapping)
     file = home.path / "policy" / "mcp-tools.policy.json"
@@ -158,7 +167,7 @@ def test_a_row_that_is_somebody_elses_stops_it_before_anything_is_written(
     assert kept(home) == before
 
 
-def test_a_new_tool_that_was_approved_for_nobody_is_given_to_somebody_later(home: Home, swapping: Swapping) -> None:
+def test_a_new_tool_that_was_approved_for_nobody_is_given_to_somebody_later(home: Managed, swapping: Swapping) -> None:
     grown(home, swapping)
     run(home, "approve", "stub", "--yes")
     assert "stub_third" in run(home, "approve", "stub")  # nothing to approve; it says what nobody may call
@@ -177,7 +186,7 @@ def test_a_new_tool_that_was_approved_for_nobody_is_given_to_somebody_later(home
     assert answer(home, "approve", "stub", "--roles", "admin", "--yes")["changed"] is False  # those known keep theirs
 
 
-def test_a_new_tool_is_shown_with_its_text_and_what_is_odd_about_it(home: Home, swapping: Swapping) -> None:
+def test_a_new_tool_is_shown_with_its_text_and_what_is_odd_about_it(home: Managed, swapping: Swapping) -> None:
     grown(home, swapping, "one odd tool more")
     for said in (
         run(home, "diff", "stub", code=ExitCode.DRIFT),
@@ -187,14 +196,14 @@ def test_a_new_tool_is_shown_with_its_text_and_what_is_odd_about_it(home: Home, 
         assert "UP-003" in said
 
 
-def test_a_diff_for_programs_has_the_findings_about_what_differs(home: Home, swapping: Swapping) -> None:
+def test_a_diff_for_programs_has_the_findings_about_what_differs(home: Managed, swapping: Swapping) -> None:
     grown(home, swapping, "one odd tool more")
     found = answer(home, "diff", "stub", code=ExitCode.DRIFT)
     assert ("UP-003", "third") in {(each["rule"], each["tool"]) for each in found["findings"]}
     assert {each["tool"] for each in found["findings"]} == {"third"}
 
 
-def test_a_tool_with_a_critical_finding_is_left_out(home: Home, swapping: Swapping) -> None:
+def test_a_tool_with_a_critical_finding_is_left_out(home: Managed, swapping: Swapping) -> None:
     added(home, swapping)
     swapping.behave("turned text")
     run(home, "try", "stub", code=ExitCode.FAILED)
@@ -206,7 +215,7 @@ def test_a_tool_with_a_critical_finding_is_left_out(home: Home, swapping: Swappi
     assert "UP-002" in json.dumps(sarif)
 
 
-def test_removing_takes_table_pin_and_rows_and_nothing_else(home: Home, swapping: Swapping) -> None:
+def test_removing_takes_table_pin_and_rows_and_nothing_else(home: Managed, swapping: Swapping) -> None:
     before = (home.path / "toolgate.toml").read_text()
     rows = json.loads((home.path / "policy" / "mcp-tools.policy.json").read_text())
     added(home, swapping)
@@ -235,21 +244,21 @@ WRONG: list[tuple[list[str], int, str]] = [
     ("arguments", "code", "text"), WRONG, ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None
 )
 def test_a_mistake_is_told_with_its_fix_and_without_the_secret(
-    home: Home, arguments: list[str], code: int, text: str
+    home: Managed, arguments: list[str], code: int, text: str
 ) -> None:
     said = run(home, *arguments, code=code)
     assert text in said
     assert TOKEN not in said
 
 
-def test_an_upstream_that_does_not_start_is_shown_with_its_last_words(home: Home) -> None:
+def test_an_upstream_that_does_not_start_is_shown_with_its_last_words(home: Managed) -> None:
     run(home, "add", "stub", "--", sys.executable, str(STUB), "exit")
     said = run(home, "try", "stub", code=ExitCode.FAILED)
     assert "exit code 0" in said
     assert "cannot find its settings" in said
 
 
-def test_in_a_terminal_each_tool_is_shown_and_asked_about(home: Home, swapping: Swapping) -> None:
+def test_in_a_terminal_each_tool_is_shown_and_asked_about(home: Managed, swapping: Swapping) -> None:
     added(home, swapping)
     ours, theirs = pty.openpty()
     command = home.command("upstream", "adopt", "stub", "--roles", "admin")

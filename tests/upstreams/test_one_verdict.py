@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.support import Commands
 from tests.faces import speak
 from tests.faces.test_one_verdict import ROWS as OWN
 from tests.faces.test_one_verdict import WRONG_KEY
@@ -143,9 +144,9 @@ def test_over_stdio(world: World, role: str) -> None:
 
 @pytest.mark.guard
 @pytest.mark.parametrize("name", ROWS)
-def test_on_the_command_line(world: World, name: str) -> None:
+def test_on_the_command_line(world: World, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     row = ROWS[name]
-    heard = speak.command_line(world.home, f"stub_{row.tool}", row.arguments, key_of(world, row))
+    heard = speak.called_here(Commands(capfd), world.home, f"stub_{row.tool}", row.arguments, key_of(world, row))
     assert (heard.status, heard.code) == (row.exit, row.mrt[1])
 
 
