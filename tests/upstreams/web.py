@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -155,6 +156,7 @@ async def web_upstream(
     headers: dict[str, str] | None = None,
     events: list[UpstreamEvent] | None = None,
     judge: Any = all_approved,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[Upstream]:
     async with listening(web) as port:
         endpoint = Endpoint(f"http://127.0.0.1:{port}/mcp", private=True, headers=headers or {})
@@ -169,6 +171,7 @@ async def web_upstream(
             judge,
             options=UpstreamOptions(connect_s=PATIENCE_S, bounds=bounds),
             on_event=events.append if events is not None else lambda _: None,
+            clock=clock,
         )
         try:
             yield made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 FAILURES: Final = 5
@@ -28,36 +29,44 @@ class Health:
         return self._pauses > 0
 
     def wait_s(self) -> float:
-        """Seconds until the next attempt may be made; 0: now, and whoever asks makes it."""
+        """Seconds until the next attempt may be made; 0: now."""
         left = self._until - self._clock()
         if left > 0:
             return left
-        if self._pauses and self._probing:
-            return FIRST_PAUSE_S
-        self._probing = self._pauses > 0
-        return 0.0
+        return FIRST_PAUSE_S if self._probing else 0.0
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Around a call that may be made now. While it is half open, this is the one that others wait for, however it ends."""
+        is_probe = self._pauses > 0 and not self._probing
+        self._probing |= is_probe
+        try:
+            yield
+        finally:
+            if is_probe:
+                self._probing = False
 
     def succeeded(self) -> None:
         self._failures = self._pauses = 0
         self._until = 0.0
-        self._probing = False
+
+    def connected(self) -> None:
+        """It is there, and has said what it offers. Whether calls that failed would succeed now, only a call tells."""
+        if self._failures < FAILURES:
+            self._pauses, self._until = 0, 0.0
 
     def call_failed(self) -> None:
         self._failures += 1
         if self._failures >= FAILURES or self._pauses:
             self._open()
-        self._probing = False
 
     def connect_failed(self) -> None:
         """A connection that does not come about, or a child that ends, is left alone from the first time on."""
         self._open()
-        self._probing = False
-
-    def gave_up(self) -> None:
-        """The attempt ended without telling anything, because its caller left."""
-        self._probing = False
 
     def _open(self) -> None:
-        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses)
-        self._until = self._clock() + pause * self._spread()
+        now = self._clock()
+        if self._until > now:
+            return  # of many calls under way at once, the first that failed has opened it
+        self._until = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses) * self._spread()
         self._pauses = min(self._pauses + 1, 16)

@@ -115,12 +115,12 @@ class Session:
     async def describe(self, bounds: Bounds, *, seconds: float) -> Offer:
         """Everything that is pinned. Raises: as `Transport.request`; Unusable: a list breaks a bound."""
         lists: dict[str, dict[str, dict[str, Any]]] = {}
-        ttl_s = DEFAULT_TTL_S
+        ttls: list[float] = []
         for kind in LISTS:
             if kind != "tools" and not self.offers(_CAPABILITY[kind]):
                 lists[kind] = {}
                 continue
-            lists[kind], ttl_s = await self._list(kind, bounds, seconds, ttl_s)
+            lists[kind] = await self._list(kind, bounds, seconds, ttls)
         server = self._hello.get("serverInfo") or _object(self._hello.get("_meta")).get(META_SERVER)
         instructions = self._hello.get("instructions")
         return Offer(
@@ -130,14 +130,13 @@ class Session:
             lists["tools"],
             lists["prompts"],
             lists["resourceTemplates"],
-            ttl_s,
+            min(ttls, default=DEFAULT_TTL_S),
             lists["resources"],
             self.offers("logging"),
         )
 
-    async def _list(
-        self, kind: str, bounds: Bounds, seconds: float, ttl_s: float
-    ) -> tuple[dict[str, dict[str, Any]], float]:
+    async def _list(self, kind: str, bounds: Bounds, seconds: float, ttls: list[float]) -> dict[str, dict[str, Any]]:
+        """All of its pages. `ttls`: gets how long each page is believed."""
         found: dict[str, dict[str, Any]] = {}
         cursor: str | None = None
         size = 0
@@ -146,16 +145,16 @@ class Session:
             answer = await self.transport.request(LISTS[kind], params, seconds=seconds)
             if answer.error is not None:
                 if answer.error.code == METHOD_NOT_FOUND and not (kind == "tools" and self.offers("tools")):
-                    return {}, ttl_s  # it has nothing of the kind
+                    return {}  # it has nothing of the kind
                 raise Unusable("list_refused", f"{LISTS[kind]} was answered with error {answer.error.code}")
             size += len(answer.raw)
             if size > bounds.list_bytes:
                 raise Unusable("list_too_large", f"{LISTS[kind]} has more than {bounds.list_bytes} bytes")
             _gather(kind, answer.result.get(kind), found, bounds.items)
-            ttl_s = min(ttl_s, _ttl(answer.result.get("ttlMs")))
+            ttls.append(_ttl(answer.result.get("ttlMs")))
             following = answer.result.get("nextCursor")
             if following is None:
-                return found, ttl_s
+                return found
             if not isinstance(following, str) or following == cursor:
                 raise Unusable("endless_list", f"{LISTS[kind]} leads from one page back to the same")
             cursor = following

@@ -131,7 +131,6 @@ class Upstream:
             return await self._request(call, seconds)
         finally:
             self._under_way -= 1
-            self._health.gave_up()
 
     async def _request(self, call: RelayedCall, seconds: float) -> Response:
         due = self._clock() + seconds
@@ -140,30 +139,35 @@ class Upstream:
             self._refuse_drift(call.place)
             if call.needs and not session.offers(call.needs):
                 raise lacking(f"{self.name} does not offer {call.needs}")
-            left = max(0.01, due - self._clock())
-            if call.capabilities and (session.era == "handshake" or (call.era == "handshake" and self._shakes_hands)):
-                relayed = await self._by_lane(call, session, left)
-                if relayed is not None:
-                    return relayed
-            try:
-                answered = await session.relay(call, seconds=left)
-            except NotSent as failure:
-                self._drop(session)
-                self._health.gave_up()
-                if not again:
-                    self._failed(failure.reason)
-                    raise self._down(failure.reason, str(failure)) from None
-            except SessionGone:
-                self._drop(session)
-                self._health.gave_up()
-                if not (call.reads and again):
-                    raise in_doubt("session_gone", f"{self.name} has forgotten the session. {MAY_HAVE_RUN}") from None
-            except (Lost, Unusable, RefusedByStatus) as failure:
-                raise self._failure(session, failure) from None
-            else:
-                self._health.succeeded()
+            with self._health.attempt():
+                answered = await self._attempted(session, call, max(0.01, due - self._clock()), again=again)
+            if answered is not None:
                 return answered
         raise AssertionError("the second attempt returns or raises")
+
+    async def _attempted(self, session: Session, call: RelayedCall, seconds: float, *, again: bool) -> Response | None:
+        """None: nothing was done, and it may be tried `again`. Raises: UpstreamFailed."""
+        if call.capabilities and (session.era == "handshake" or (call.era == "handshake" and self._shakes_hands)):
+            relayed = await self._by_lane(call, session, seconds)
+            if relayed is not None:
+                return relayed
+        try:
+            answered = await session.relay(call, seconds=seconds)
+        except NotSent as failure:
+            self._drop(session)
+            if again:
+                return None
+            self._failed(failure.reason)
+            raise self._down(failure.reason, str(failure)) from None
+        except SessionGone:
+            self._drop(session)
+            if call.reads and again:
+                return None
+            raise in_doubt("session_gone", f"{self.name} has forgotten the session. {MAY_HAVE_RUN}") from None
+        except (Lost, Unusable, RefusedByStatus) as failure:
+            raise self._failure(session, failure) from None
+        self._health.succeeded()
+        return answered
 
     # Being asked
 
@@ -178,10 +182,7 @@ class Upstream:
             self._refuse_question(call.place, question.method, refused.reason)
             return messages.refusal(question, refused.code, refused.text)
 
-        try:
-            return await self._judged(self._lanes.go_on(call, handle, data, seconds))
-        finally:
-            self._health.gave_up()
+        return await self._judged(self._lanes.go_on(call, handle, data, seconds))
 
     async def _by_lane(self, call: RelayedCall, session: Session, seconds: float) -> Response | None:
         """None: it speaks only the modern era after all. Raises: UpstreamFailed."""
@@ -301,14 +302,18 @@ class Upstream:
     # Being ready
 
     async def _ready(self, seconds: float) -> Session:
-        """A connection whose list is checked; made once, whoever asks. While a check is under way, calls wait for its end:
-        the list before it may not hold any more. Raises: UpstreamFailed."""
+        """A connection whose list is checked, and on which a call may be made now. Raises: UpstreamFailed."""
         session = self._session
-        if session is not None and session.transport.open and self._readying is None and not self._is_stale():
-            wait_s = self._health.wait_s()
-            if wait_s > 0:
-                raise self._down("failing", f"{self.name} failed several times in a row", wait_s)
-            return session
+        if session is None or not session.transport.open or self._readying is not None or self._is_stale():
+            session = await self._made_ready(session, seconds)
+        wait_s = self._health.wait_s()
+        if wait_s > 0:
+            raise self._down("failing", f"{self.name} failed several times in a row", wait_s)
+        return session
+
+    async def _made_ready(self, session: Session | None, seconds: float) -> Session:
+        """Made once, whoever asks. While a check is under way, calls wait for its end: the list before it may not hold any
+        more. Raises: UpstreamFailed."""
         if self._readying is None:
             self._begin(session)
         assert self._readying is not None
@@ -330,9 +335,9 @@ class Upstream:
         if session is not None and not session.transport.open:
             self._drop(session)
         self._readying = asyncio.get_running_loop().create_task(self._make_ready())
-        self._readying.add_done_callback(self._made_ready)
+        self._readying.add_done_callback(self._ended_readying)
 
-    def _made_ready(self, task: asyncio.Task[Session]) -> None:
+    def _ended_readying(self, task: asyncio.Task[Session]) -> None:
         self._readying = None
         if not task.cancelled():
             task.exception()  # seen: every caller may have left meanwhile
@@ -453,7 +458,7 @@ class Upstream:
         return down(reason, text, retry_after_s=max(1, ceil(wait_s)))
 
     def _came_up(self, session: Session) -> None:
-        self._health.gave_up()
+        self._health.connected()
         self.reason = ""
         if self._state != "up":
             self._state = "up"
