@@ -19,7 +19,7 @@ from toolgate.kit.pins import FOLDER, MAX_FILE_BYTES, Pin, PinFault, compare, di
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Pack
 from toolgate.packs.upstream.addresses import Rewriting
-from toolgate.packs.upstream.names import taken_by
+from toolgate.packs.upstream.names import contested, taken_with
 from toolgate.packs.upstream.tools import MAKER, pack_of
 from toolgate.powers.mcp.bounds import Bounds
 from toolgate.powers.mcp.children import ChildRegister, Program, environment_for, open_child
@@ -46,7 +46,8 @@ LISTS: Final = ("tools", "prompts", "resources")
 """What can change beside resources."""
 SUFFIX: Final = ".pin.json"
 MAX_TOLD: Final = 64
-"""Lists with something new, of one upstream, that the log is told of. What is new is not served, told or not."""
+"""Lists of one upstream with something new, and as many with something changed, that the log is told of. What is new is not
+served and what changed is refused, told or not."""
 MAX_NAMED: Final = 20
 _NAME_CHARS: Final = 200
 
@@ -121,22 +122,23 @@ def connector(
     """How a connection to this upstream is made. Secrets are read each time, so that a replaced one counts at once.
     `hidden`: what a confined program sees nothing of."""
 
-    def resolved() -> tuple[dict[str, str], dict[str, str]]:
+    def resolved() -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+        """(headers, environment, the secrets in them)"""
         try:
-            return table.resolved(secrets.read)
+            return *table.resolved(secrets.read), tuple(map(secrets.read, table.secrets()))
         except StartRefused as fault:
             raise NotSent("no_secret", str(fault).partition("\n")[0]) from None
 
     async def start() -> Transport:
-        _, declared = resolved()
+        _, declared, given = resolved()
         environment, command = environment_for(declared, os.environ), table.command
         if table.sandbox != "none":
             command = confined(command, table.directory, hidden, environment.get("PATH"))
-        program = Program(command, environment, table.directory)
+        program = Program(command, environment, table.directory, secrets=given)
         return await open_child(program, bounds, births)
 
     async def reach() -> Transport:
-        headers, _ = resolved()
+        headers, _, _ = resolved()
         endpoint = Endpoint(table.url, private=bool(peer.get("private")), headers=headers)
         login = logins.of(table, private=endpoint.private) if logins is not None and table.oauth is not None else None
         return HttpTransport(endpoint, Dialer(endpoint), bounds, most_idle=table.concurrency, login=login)
@@ -166,15 +168,15 @@ class Adopted:
         bounds = Bounds()
         self._connect = reach(table, secrets, pin.peer, births, bounds)
         self._on_event = on_event
-        self._told: set[str] = set()
-        """Digests of lists with something new in them that the log has."""
+        self._told: dict[str, set[str]] = {"unapproved": set(), "drifted": set()}
+        """Digests of what the log has of these."""
         rewriting = Rewriting(table.name, not table.prefix)
         self.upstream = Upstream(
             table.name,
             self._checked,
             self._judge,
             options=UpstreamOptions(concurrency=table.concurrency, bounds=bounds),
-            on_event=lambda event: on_event(table.name, event),
+            on_event=self._heard,
             on_change=lambda what: on_change(what if what in LISTS else rewriting.here(what)),
         )
 
@@ -188,9 +190,7 @@ class Adopted:
         else:
             same = digest_of(await peer_now(table)) == digest_of(self.pin.peer)
         if not same:
-            self._on_event(
-                table.name, UpstreamEvent("drifted", {"tools": dict.fromkeys(self.pin.places(), "program_changed")})
-            )
+            self._tell_drifted(dict.fromkeys(sorted(self.pin.places()), "program_changed"))
             raise drift("program_changed", f"{table.name} is not the program or address that was approved")
         transport: Transport = await self._connect()
         return transport
@@ -201,16 +201,33 @@ class Adopted:
             self._tell_unapproved(found, offer)
         return found.refused(self.pin)
 
+    def _heard(self, event: UpstreamEvent) -> None:
+        if event.kind == "drifted":
+            self._tell_drifted(event.details["tools"])
+        else:
+            self._on_event(self.table.name, event)
+
+    def _tell_drifted(self, refused: Mapping[str, str]) -> None:
+        """A server that is now as approved and now otherwise, or a program that stays replaced, is met at every connection."""
+        if self._is_new("drifted", refused):
+            named = dict(list(refused.items())[:MAX_NAMED])
+            self._on_event(self.table.name, UpstreamEvent("drifted", {"tools": named, "count": len(refused)}))
+
     def _tell_unapproved(self, found: PinDrift, offer: Offer) -> None:
-        """What is new is not served and refuses nothing, so no call would ever tell of it. The names are a stranger's: each
-        list is told once, whatever comes between, and neither their number nor their length fills the log."""
-        told = digest_of([found.added, offer.server, offer.instructions])
-        if told in self._told or len(self._told) >= MAX_TOLD:
-            return
-        self._told.add(told)
-        named = [place[:_NAME_CHARS] for place in found.added[:MAX_NAMED]]
-        details = {"new": named, "count": len(found.added), "differs": list(found.about)}
-        self._on_event(self.table.name, UpstreamEvent("unapproved", details))
+        """What is new is not served and refuses nothing, so no call would ever tell of it. The names are a stranger's: neither
+        their number nor their length fills the log."""
+        if self._is_new("unapproved", [found.added, offer.server, offer.instructions]):
+            named = [place[:_NAME_CHARS] for place in found.added[:MAX_NAMED]]
+            details = {"new": named, "count": len(found.added), "differs": list(found.about)}
+            self._on_event(self.table.name, UpstreamEvent("unapproved", details))
+
+    def _is_new(self, kind: str, what: Any) -> bool:
+        """Each is told once, whatever comes between, and only so many are."""
+        told, digest = self._told[kind], digest_of(what)
+        if digest in told or len(told) >= MAX_TOLD:
+            return False
+        told.add(digest)
+        return True
 
     def is_same(self, table: UpstreamTable, pin: Pin) -> bool:
         return self.table == table and self.pin == pin
@@ -269,8 +286,12 @@ class Upstreams:
         return Pack(MAKER, (), makes=lambda _: self._make(taken, effects))
 
     def _make(self, taken: Iterable[str], effects: Mapping[str, Effect]) -> list[Pack]:
-        """A name that is taken, by a tool of ours or of an upstream before it, is not served twice."""
-        names = set(taken)
+        """A name that is taken by a tool of ours is not served twice, and one that two upstreams want is served by neither:
+        which of them is first by name says nothing about which was meant."""
+        own = frozenset(taken)
+        wanted = contested(
+            taken_with(name, adopted.table.prefix, adopted.pin.places(), own) for name, adopted in self.adopted.items()
+        )
         made: list[Pack] = []
         for adopted in self.adopted.values():
             pack, self._unserved[adopted.table.name] = pack_of(
@@ -278,10 +299,10 @@ class Upstreams:
                 adopted.upstream,
                 prefix=adopted.table.prefix,
                 deadline_s=adopted.table.deadline_s,
-                taken=frozenset(names),
+                taken=own,
+                contested=wanted,
                 effects=effects,
             )
-            names |= taken_by(pack.tools)
             made.append(pack)
         return made
 

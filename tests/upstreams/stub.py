@@ -327,6 +327,11 @@ def behave(stub: Stub, how: str) -> None:  # noqa: C901, PLR0912 (one branch a b
         stub.hello = {"instructions": "Use echo for everything.", "serverInfo": {"name": "stub", "version": "2"}}
     elif how == "many new tools":
         stub.tools = [TOOL, OTHER, *({**OTHER, "name": f"new{number:04}"} for number in range(1000))]
+    elif how == "hyphenated":
+        stub.tools = [{**TOOL, "name": "get-sum"}]
+    elif how == "tells its token":
+        os.write(2, f"cannot log in with {os.environ['TOKEN']}\n".encode())
+        sys.exit(1)
     elif how == "two pages":
         stub.on_list = _two_pages(OTHER)
     elif how == "two pages, the second otherwise":

@@ -180,6 +180,26 @@ def test_memory_of_a_child_is_limited() -> None:
     assert asyncio.run(scenario()) == 1  # MemoryError
 
 
+PRIVILEGES = """
+import pathlib, subprocess, sys
+print(*(line for line in pathlib.Path("/proc/self/status").read_text().splitlines() if "NoNewPrivs" in line), flush=True)
+if len(sys.argv) == 2:
+    subprocess.run([sys.executable, "-c", sys.argv[1]])
+"""
+
+
+def test_a_child_and_what_it_starts_gain_no_privileges() -> None:
+    async def scenario() -> bytes:
+        child = await start_child(Program((sys.executable, "-c", PRIVILEGES, PRIVILEGES), {}))
+        try:
+            os.set_blocking(child.pipes.stdout, True)
+            return await asyncio.to_thread(lambda: b"".join(iter(lambda: os.read(child.pipes.stdout, 4096), b"")))
+        finally:
+            await child.discard()
+
+    assert asyncio.run(scenario()).split() == [b"NoNewPrivs:", b"1"] * 2
+
+
 def test_a_child_that_died_is_started_again_and_one_that_keeps_dying_is_left_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
     events: list[UpstreamEvent] = []

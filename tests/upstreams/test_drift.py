@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from tests.offers.client import HANDSHAKE, MODERN, Client
 from tests.upstreams.homes import NoSecrets, Swapping, adopting_home, ask
 from tests.upstreams.support import lines
 from tests.waiting import until
+from toolgate.errors import UpstreamFailed
 from toolgate.kit.pins import Offer, pin_of
 from toolgate.powers.mcp.table import read_table
 from toolgate.powers.mcp.upstream import UpstreamEvent
@@ -51,7 +53,8 @@ def test_a_tool_that_changed_on_the_second_page_is_refused(swapping: Swapping) -
         status, body = call(home, server, "other")
         assert (status, body["error_code"]) == (409, "upstream_drift")
         assert call(home, server, "echo")[0] == 200
-    assert told(home, "upstream.drifted") == [{"upstream": "stub", "tools": {"other": "changed_description"}}]
+    drifted = {"upstream": "stub", "tools": {"other": "changed_description"}, "count": 1}
+    assert told(home, "upstream.drifted") == [drifted]
     assert lines(swapping.log, "call") == ["echo"]
 
 
@@ -69,7 +72,8 @@ def test_a_child_that_died_and_came_back_otherwise_is_refused(swapping: Swapping
         until(is_back, "the child is started again")
         assert seen[-1] == 409
         assert call(home, server, "other")[0] == 200
-    assert told(home, "upstream.drifted") == [{"upstream": "stub", "tools": {"echo": "changed_description"}}]
+    drifted = {"upstream": "stub", "tools": {"echo": "changed_description"}, "count": 1}
+    assert told(home, "upstream.drifted") == [drifted]
     assert lines(swapping.log, "call") == ["echo", "other"]
 
 
@@ -92,12 +96,16 @@ def test_what_is_new_and_not_approved_is_told_to_the_log_and_not_served(swapping
     assert told(home, "upstream.drifted") == []
 
 
+def watched(heard: list[UpstreamEvent], *names: str, url: str = "https://example.org/mcp") -> Adopted:
+    """An upstream that was adopted with these tools."""
+    table = read_table("stub", {"url": "https://example.org/mcp"})
+    pin = pin_of("stub", {"url": url, "private": False}, offer(*names))
+    return Adopted(table, pin, NoSecrets(), None, lambda _, event: heard.append(event), lambda _: None)
+
+
 def judging(heard: list[UpstreamEvent]) -> Callable[..., dict[str, str]]:
     """What the gate does with each list of an upstream that was adopted with the tool `echo`."""
-    table = read_table("stub", {"url": "https://example.org/mcp"})
-    pin = pin_of("stub", {"url": table.url, "private": False}, offer("echo"))
-    made = Adopted(table, pin, NoSecrets(), None, lambda _, event: heard.append(event), lambda _: None)
-    return made._judge
+    return watched(heard, "echo")._judge
 
 
 def offer(*names: str, instructions: str | None = None) -> Offer:
@@ -131,6 +139,37 @@ def test_a_server_that_invents_tools_without_end_does_not_fill_the_log() -> None
         judge(offer("echo", f"{number:x}" * 10_000))
     assert len(heard) == MAX_TOLD
     assert max(len(name) for event in heard for name in event.details["new"]) <= 200
+
+
+def test_a_server_that_changes_to_and_fro_is_told_once() -> None:
+    heard: list[UpstreamEvent] = []
+    made = watched(heard, "echo", "other")
+    for tool in ("echo", "other") * 3:
+        made._heard(UpstreamEvent("drifted", {"tools": {tool: "changed_description"}}))
+    assert [event.details for event in heard] == [
+        {"tools": {"echo": "changed_description"}, "count": 1},
+        {"tools": {"other": "changed_description"}, "count": 1},
+    ]
+
+
+def test_many_tools_that_changed_do_not_fill_the_log() -> None:
+    heard: list[UpstreamEvent] = []
+    names = [f"t{number:04}" for number in range(MAX_TOLD * 2)]
+    made = watched(heard, *names)
+    for first in range(len(names)):
+        made._heard(UpstreamEvent("drifted", {"tools": dict.fromkeys(names[first:], "removed")}))
+    assert len(heard) == MAX_TOLD
+    assert max(len(event.details["tools"]) for event in heard) == MAX_NAMED
+    assert heard[0].details["count"] == len(names)
+
+
+def test_a_program_that_stays_replaced_is_told_once_however_often_it_is_met() -> None:
+    heard: list[UpstreamEvent] = []
+    made = watched(heard, "echo", url="https://example.org/another")
+    for _ in range(3):
+        with pytest.raises(UpstreamFailed, match="not the program or address that was approved"):
+            asyncio.run(made._checked())
+    assert [event.details for event in heard] == [{"tools": {"echo": "program_changed"}, "count": 1}]
 
 
 @contextmanager

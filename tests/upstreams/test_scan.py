@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from toolgate.kit.findings import Finding
-from toolgate.kit.pins import Offer
+from toolgate.kit.pins import Offer, pinned
 from toolgate.kit.reports.render import Checker, render
-from toolgate.packs.upstream.names import MAX_NAME, served_name, served_names
+from toolgate.packs.upstream.names import MAX_NAME, contested, served_name, served_names, taken_with
 from toolgate.packs.upstream.scan import RULES, Scanned, not_servable, scan, unpinned_package
 
 CLOSED = {"type": "object", "additionalProperties": False}
@@ -153,3 +153,17 @@ def test_two_tools_that_want_one_name_both_go_without() -> None:
     names, refused = served_names("a", "", {each: {"name": each} for each in odd}, taken=[])
     assert names == {}
     assert set(refused) == set(odd)
+
+
+def test_a_name_that_two_upstreams_want_is_served_by_neither() -> None:
+    resource = {"resource:note://x": pinned({"name": "x"})}
+    claims = [
+        taken_with("one", "", {**{each: pinned({"name": each}) for each in ("a", "b")}, **resource}, ()),
+        taken_with("two", "", {**{each: pinned({"name": each}) for each in ("b", "c")}, **resource}, ()),
+    ]
+    both = contested(claims)
+    assert both == {"b", "resource:x", "address:note"}
+    names, refused = served_names("two", "", {each: {"name": each} for each in ("b", "c")}, (), both)
+    assert names == {"c": "c"}
+    assert refused == {"b": "the name b is wanted by another upstream, too, so neither serves it"}
+    assert set(served_names("two", "", {"resource:note://y": {"name": "y"}}, (), both)[1]) == {"resource:note://y"}

@@ -9,6 +9,7 @@ import json
 import subprocess
 import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -134,6 +135,22 @@ def test_a_call_from_the_command_line_reaches_it_too(served: Served) -> None:
     )
     assert made.returncode == 0, made.stderr
     assert "typed" in made.stdout
+
+
+def test_a_tool_with_a_hyphen_in_its_name_is_called_over_every_face(tmp_path: Path) -> None:
+    swapping = Swapping(tmp_path)
+    swapping.behave("hyphenated")
+    home = adopting_home(tmp_path / "home", {"stub": swapping.table()})
+    with home.serving() as server:
+        for face in FACES:
+            status, body = ask(face, server.port, ("stub", "get-sum"), {"text": face}, home.keys["admin"])
+            assert (status, face in json.dumps(body)) == (200, True), body
+        for key, where in ((home.keys["admin"], server), (home.keys["admin"], None)):  # at the server, and by itself
+            heard = speak.command_line(home, "stub_get-sum", {"text": "typed"}, key, where)
+            assert (heard.status, heard.code) == (0, None), heard
+    assert lines(swapping.log, "call") == ["get-sum"] * 6
+    named = {one["metadata"]["toolId"] for one in home.calls()}
+    assert named == {"mcp.tool:upstream.stub.get-sum"}
 
 
 def test_all_calls_of_one_server_share_one_child(served: Served) -> None:
@@ -275,7 +292,8 @@ def test_a_caller_that_leaves_cancels_the_call_upstream(tmp_path: Path) -> None:
 
 
 def live_and_die(folder: Path, kills: int) -> int:
-    """A server under load is killed again and again, and started again; its upstream counts what reached it.
+    """A server under load is killed again and again, and started again; its upstream tells what reached it. Each call is known by
+    its trace, at the upstream and in the log.
 
     Returns how many calls were recovered as in doubt.
     """
@@ -284,33 +302,37 @@ def live_and_die(folder: Path, kills: int) -> int:
     swapping.log.unlink()
     answered: list[str] = []
     numbers = itertools.count()
+    key = {"authorization": f"Bearer {home.keys['admin']}"}
     for _ in range(kills):
         with home.serving() as server:
 
             def ask_on(port: int = server.port) -> None:
                 with suppress(OSError, http.client.HTTPException, ValueError):
                     while True:
-                        text = f"n{next(numbers)}"
-                        status, _ = ask("mrt", port, ECHO, {"text": text}, home.keys["admin"])
-                        if status == 200:
-                            answered.append(text)
+                        parent = f"00-{next(numbers) + 1:032x}-{1:016x}-01"
+                        body = {"tool": "stub_echo", "args": {"text": "x"}}
+                        if speak.send(port, "/mrt_dispatch", body, {**key, "traceparent": parent})[0] == 200:
+                            answered.append(parent)
 
-            before = len(lines(swapping.log, "text"))
+            before = len(lines(swapping.log, "trace"))
             threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(6)]
             for thread in threads:
                 thread.start()
-            until(lambda before=before: len(lines(swapping.log, "text")) >= before + 40)
+            until(lambda before=before: len(lines(swapping.log, "trace")) >= before + 40)
             server.process.kill()
             for thread in threads:
                 thread.join(PATIENCE_S)
-    effects = lines(swapping.log, "text")
+    effects = lines(swapping.log, "trace")
     assert len(effects) == len(set(effects)), "something was sent twice"
     assert set(answered) <= set(effects)
     with home.serving():
         pass  # the next start writes down what the last kill left open, and takes away the half of a record
     calls = home.calls()
-    assert len(effects) <= sum(one["event"] == "intent" for one in calls)
-    assert len(answered) <= sum(one["event"] == "outcome" and one["status"] == "ok" for one in calls)
+    asked = Counter(one["traceparent"] for one in calls if one["event"] == "intent")
+    assert set(effects) <= asked.keys(), "an effect without its own intent"
+    assert set(asked.values()) == {1}
+    ended = {one["traceparent"] for one in calls if one["event"] == "outcome" and one["status"] == "ok"}
+    assert set(answered) <= ended, "an answer without its own outcome"
     intents = {one["requestId"] for one in calls if one["event"] == "intent"}
     outcomes = {one["requestId"] for one in calls if one["event"] == "outcome"}
     recovered = {

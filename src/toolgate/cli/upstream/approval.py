@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,7 +69,7 @@ def adopt(
     told = {"adopted": name, "pin": pin.digest, "tools": sorted(names.values()), "left_out": left, "refused": refused}
     text = (
         f"adopted {name}: {_counted(names.values())} for {', '.join(chosen_roles)}. "
-        "A running server takes it over: toolgate reload."
+        f"A running server takes it over: toolgate reload.{_unserved(refused)}"
     )
     report(json, told, text)
 
@@ -95,7 +95,7 @@ def approve(
     inspected = inspect(settings, name)
     found = drift_of(pin, inspected)
     fresh = _approved(pin, inspected, found, tool)
-    names, _ = served_by(settings, inspected, fresh)
+    names, refused = served_by(settings, inspected, fresh)
     given = roles_of(policy, name)
     new = {place: served for place, served in names.items() if served not in given and (not tool or place in tool)}
     added = sorted(new.values())
@@ -122,9 +122,17 @@ def approve(
     with recorded(settings, "upstream.approve", about):  # all was checked before: what is refused has written nothing
         write_pin(policy, fresh)
         write_rows(policy, rows)
-    told = {"approved": name, "pin": fresh.digest, "before": pin.digest, "changed": True, "new": added}
+    told = {
+        "approved": name,
+        "pin": fresh.digest,
+        "before": pin.digest,
+        "changed": True,
+        "new": added,
+        "refused": refused,
+    }
     served = f" Served from now on: {', '.join(added)}." if added and chosen_roles is not None else unserved
-    report(json, told, f"approved {name}.{served} A running server takes it over: toolgate reload.")
+    text = f"approved {name}.{served} A running server takes it over: toolgate reload.{_unserved(refused)}"
+    report(json, told, text)
 
 
 def _approved(pin: Pin, inspected: Inspection, found: PinDrift, places: Sequence[str] | None) -> Pin:
@@ -145,6 +153,11 @@ def _refuse_critical(pin: Pin, inspected: Inspection, places: Sequence[str] | No
                 f"{shown(place)} of {pin.upstream} has a critical finding.\n"
                 f"Look at it: toolgate upstream try {pin.upstream}"
             )
+
+
+def _unserved(refused: Mapping[str, str]) -> str:
+    """A line for each that has no name here."""
+    return "".join(f"\nnot served: {shown(place)}: {why}" for place, why in sorted(refused.items()))
 
 
 def _counted(names: Collection[str]) -> str:

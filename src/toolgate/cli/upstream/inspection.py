@@ -50,25 +50,24 @@ def inspect(settings: Settings, name: str) -> Inspection:
         raise StartRefused(f"{name} does not answer ({fault.reason}): {fault}") from None
     except ToolError as fault:
         raise StartRefused(f"{name} cannot be reached: {fault.text}.\nCheck its address.") from None
-    taken = taken_names(settings, name)
-    scanned = Scanned(name, offer, table.prefix, tuple(sorted(taken)), table.command, table.url)
+    taken = sorted(set().union(*_taken(settings, name)))
+    scanned = Scanned(name, offer, table.prefix, tuple(taken), table.command, table.url)
     return Inspection(table, offer, peer, scan(scanned))
 
 
-def taken_names(settings: Settings, name: str) -> set[str]:
-    """Names and kinds of addresses here that are not this upstream's."""
-    taken = names_taken(enabled_packs(settings))
+def _taken(settings: Settings, name: str) -> tuple[set[str], set[str]]:
+    """Names and kinds of addresses here that are not this upstream's: (our own, those that other upstreams want)."""
+    own = names_taken(enabled_packs(settings))
     tables = read_tables(settings)
-    for other, pin in sorted(read_pins(settings.paths.policy, tables).items()):
-        if other != name:
-            taken |= taken_with(other, tables[other].prefix, pin.places(), taken)
-    return taken
+    pins = read_pins(settings.paths.policy, tables.keys() - {name})
+    wanted = (taken_with(other, tables[other].prefix, pin.places(), own) for other, pin in pins.items())
+    return own, set().union(*wanted)
 
 
 def served_by(settings: Settings, inspected: Inspection, pin: Pin) -> tuple[dict[str, str], dict[str, str]]:
     """(what of a pin is served under which name, what cannot be served and why)."""
     definitions = {place: item.definition for place, item in pin.places().items()}
-    return served_names(pin.upstream, inspected.table.prefix, definitions, taken_names(settings, pin.upstream))
+    return served_names(pin.upstream, inspected.table.prefix, definitions, *_taken(settings, pin.upstream))
 
 
 def drift_of(pin: Pin, inspected: Inspection) -> PinDrift:

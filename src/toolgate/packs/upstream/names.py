@@ -6,6 +6,7 @@ Tools have these names, prompts `prompt:` before them, and resources and templat
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
@@ -18,6 +19,7 @@ MAX_NAME: Final = 64
 DIGEST_CHARS: Final = 8
 UPSTREAM_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}")
+WANTED_TWICE: Final = "is wanted by another upstream, too, so neither serves it"
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -56,12 +58,22 @@ def taken_with(upstream: str, prefix: str, pinned: Mapping[str, Pinned], taken: 
     return {*names.values(), *(_address(rewriting.here(uri)) for uri in addresses)}
 
 
+def contested(claims: Iterable[Collection[str]]) -> frozenset[str]:
+    """What more than one of them takes (`taken_with` of each upstream)."""
+    counts = Counter(name for claim in claims for name in claim)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
 def served_names(
-    upstream: str, prefix: str, offered: Mapping[str, Mapping[str, Any]], taken: Collection[str]
+    upstream: str,
+    prefix: str,
+    offered: Mapping[str, Mapping[str, Any]],
+    taken: Collection[str],
+    contested: Collection[str] = (),
 ) -> tuple[dict[str, str], dict[str, str]]:
     """(place -> name here, place -> why it is not served), of definitions by place. Two that want one name or one id both go
-    without, and so does one that wants a name which is taken: whoever calls it must not reach the other. Resources are known by
-    their addresses, so two of one name are told apart by a digest."""
+    without, also of two upstreams (`contested`), and so does one that wants a name which is taken: whoever calls it must not
+    reach the other. Resources are known by their addresses, so two of one name are told apart by a digest."""
     wanted = {place: _wanted(prefix, place, definition) for place, definition in offered.items()}
     refused: dict[str, str] = {}
     for name, places in _rivals(wanted).items():
@@ -72,9 +84,10 @@ def served_names(
         for name, places in _rivals(names).items():
             if len(places) > 1:
                 refused |= dict.fromkeys(places, f"{len(places)} of its tools would be called {name}")
-    refused |= {place: f"the name {name} is taken by another tool" for place, name in wanted.items() if name in taken}
+    for others, why in ((contested, WANTED_TWICE), (taken, "is taken by another tool")):
+        refused |= {place: f"the name {name} {why}" for place, name in wanted.items() if name in others}
     for place in wanted:
-        fault = _address_fault(Rewriting(upstream, not prefix), place, taken)
+        fault = _address_fault(Rewriting(upstream, not prefix), place, {*taken, *contested})
         if fault is not None:
             refused[place] = fault
     return {place: name for place, name in wanted.items() if place not in refused}, refused
@@ -102,7 +115,7 @@ def _address_fault(rewriting: Rewriting, place: str, taken: Collection[str]) -> 
     uri = place.partition(":")[2]
     fault = address_fault(uri, is_template=place.startswith(TEMPLATE))
     if fault is None and _address(rewriting.here(uri)) in taken:
-        return "somebody else serves addresses of that kind; give the upstream a prefix"
+        return "somebody else has addresses of that kind; give the upstream a prefix"
     return fault
 
 

@@ -46,11 +46,13 @@ def pack_of(
     prefix: str,
     deadline_s: float,
     taken: frozenset[str] = frozenset(),
+    contested: frozenset[str] = frozenset(),
     effects: Mapping[str, Effect] | None = None,
 ) -> tuple[Pack, dict[str, str]]:
-    """(the pack, place -> why it is not served). `effects`: by served name, where a person narrowed it in the policy."""
+    """(the pack, place -> why it is not served). `taken`, `contested`: names of others, and those that several upstreams want.
+    `effects`: by served name, where a person narrowed it in the policy."""
     definitions = {place: item.definition for place, item in pin.places().items()}
-    names, refused = served_names(pin.upstream, prefix, definitions, taken)
+    names, refused = served_names(pin.upstream, prefix, definitions, taken, contested)
     rewriting = Rewriting(pin.upstream, not prefix, serves(pin.resources, pin.templates))
     made = Making(pin, relay, rewriting, deadline_s)
     tools: list[Tool] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
@@ -63,7 +64,12 @@ class Ring:
         if len(self._kept) > self._size:
             del self._kept[: -self._size]
 
-    def text(self) -> str:
-        """For a person's terminal: what is not printable is a question mark, so nothing of it acts there."""
-        lines = self._kept.decode("utf-8", "replace").splitlines()
+    def text(self, secrets: Collection[str] = ()) -> str:
+        """For a person's terminal: what is not printable is a question mark, so nothing of it acts there. `secrets`: not shown,
+        and neither is the rest of one whose beginning is gone."""
+        longest = max((len(each.encode()) for each in secrets), default=0)
+        said = self._kept[longest if self.total > self._size else 0 :].decode("utf-8", "replace")
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
+            said = said.replace(secret, "[secret]")
+        lines = said.splitlines()
         return "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)

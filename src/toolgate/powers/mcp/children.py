@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,8 @@ KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TM
 
 
 class Program(Struct, frozen=True):
-    """What is started, and with what. Values of `environment` may be secrets: they go over the lifeline, never in argv."""
+    """What is started, and with what. Values of `environment` may be secrets: they go over the lifeline, never in argv.
+    `secrets`: those that it was given, which are cut out of what it says on standard error."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Program(Struct, frozen=True):
     memory_bytes: int = MEMORY_BYTES
     files: int = FILES
     grace_s: float = GRACE_S
+    secrets: tuple[str, ...] = ()
 
 
 def environment_for(declared: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
@@ -207,9 +209,10 @@ def _order(program: Program) -> dict[str, Any]:
 class ChildTransport(StdioTransport):
     """The pipes of a child, and the child: when one ends, so does the other."""
 
-    def __init__(self, child: Child, bounds: Bounds, births: ChildRegister | None) -> None:
+    def __init__(self, child: Child, bounds: Bounds, births: ChildRegister | None, secrets: Sequence[str]) -> None:
         super().__init__(child.pipes, bounds)
         self._child = child
+        self._secrets = secrets
         self._births = births
         self._burial: asyncio.Task[None] | None = None
         self.on_end = self._bury
@@ -226,7 +229,7 @@ class ChildTransport(StdioTransport):
     async def why(self) -> str:
         if self._burial is not None:
             await asyncio.shield(self._burial)
-        code, words = self._child.code, self.stderr.text().strip()
+        code, words = self._child.code, self.stderr.text(self._secrets).strip()
         how = "" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
         ended = f"the program ended with {how}" if how else await super().why()
         return f"{ended}; it said:\n{words}" if words else ended
@@ -247,7 +250,7 @@ async def open_child(
     child = await start_child(program)
     if births is not None:
         births.add(child)
-    return ChildTransport(child, bounds, births)
+    return ChildTransport(child, bounds, births, program.secrets)
 
 
 # -- what a killed gate left behind -----------------------------------------------------------------------------
