@@ -24,6 +24,7 @@ _NAMED: Final = re.compile(
 
 
 NO_SECRETS: Final = "a form asks for fields, and never for a secret"
+FORMS_ONLY: Final = "the gate relays questions that are forms, and no elicitation by URL, whatever the client can do"
 
 
 def is_reference(text: str) -> bool:
@@ -54,6 +55,8 @@ def _bits(text: str) -> float:
 def form_fault(params: Mapping[str, Any]) -> str | None:
     """Why this form may not be shown to a person; None: it may. What is filled in is read by the client and its model: no place
     for a secret."""
+    if params.get("mode", "form") != "form":
+        return FORMS_ONLY
     schema = params.get("requestedSchema")
     if not isinstance(params.get("message"), str) or not isinstance(schema, Mapping):
         return "a question needs a message and a requestedSchema"

@@ -44,7 +44,7 @@ class Recording:
     async def go_on(self, call: RelayedCall, handle: str, result: Any, **how: Any) -> Response:
         raise AssertionError
 
-    async def follow(self, place: str, uri: str, seconds: float) -> str:
+    async def follow(self, place: str, uri: str, *, caller: str, seconds: float) -> str:
         raise AssertionError
 
 

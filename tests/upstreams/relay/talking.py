@@ -27,15 +27,17 @@ def answering(params: dict[str, Any], asked: dict[str, Any], answer: Any) -> dic
     return {**params, "inputResponses": {name: answer}, "requestState": asked["requestState"]}
 
 
-def converse(client: Client, era: str, params: dict[str, Any], answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def converse(
+    client: Client, era: str, params: dict[str, Any], answer: Any, method: str = "tools/call"
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what was asked, the result) of a call that asks one thing."""
     if era == MODERN:
-        asked = client.ask_modern("tools/call", dict(params), **EVERYTHING)["result"]
+        asked = client.ask_modern(method, dict(params), **EVERYTHING)["result"]
         assert asked.get("resultType") == "input_required", asked
         (question,) = asked["inputRequests"].values()
-        return question, client.ask_modern("tools/call", answering(params, asked, answer), **EVERYTHING)["result"]
+        return question, client.ask_modern(method, answering(params, asked, answer), **EVERYTHING)["result"]
     client.ask("initialize", {**GREETING, "capabilities": EVERYTHING})
-    with client.calling("tools/call", params) as heard:
+    with client.calling(method, params) as heard:
         question = next(heard)
         client.respond(question["id"], answer)
         return question, next(heard)["result"]

@@ -26,7 +26,7 @@ class EraGate(Gate):
 @pytest.fixture(scope="module", params=UPSTREAMS, ids=" ".join)
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EraGate]:
     asks = {f"up_{tool}": [capability] for tool, capability in ASKING.items()}
-    asks |= {"up_pry": ["elicitation"], "up_press": ["elicitation"]}
+    asks |= {name: ["elicitation"] for name in ("up_pry", "up_press", "up_visit", "prompt:up_consult")}
     with upstream(*request.param) as table:
         home = adopting_home(tmp_path_factory.mktemp("eras") / "home", {"up": table}, asks=asks)
         with home.serving() as server:
@@ -57,9 +57,7 @@ def test_steps_of_a_call_reach_its_client(gate: EraGate, era: str) -> None:
 def test_what_is_logged_on_the_way_reaches_who_wants_to_read_it(gate: EraGate, era: str) -> None:
     level = {"io.modelcontextprotocol/logLevel": "info"} if era == MODERN else {}
     notes = called(gate, era, "logs", **level).get("notes", [])
-    # On a pipe a message names no call: what may be another caller's is told to nobody.
-    expected = ["said info", "said error"] if gate.way == "http" else []
-    assert [each["params"]["data"] for each in notes] == expected
+    assert [each["params"]["data"] for each in notes] == ["said info", "said error"]
 
 
 def test_a_modern_client_that_does_not_ask_for_logs_gets_none(gate: EraGate) -> None:
@@ -117,6 +115,40 @@ def test_a_person_is_told_whose_question_it_is(gate: EraGate) -> None:
     assert asked["params"]["message"] == "The server up asks: Your name?"
     sampled, _ = converse(gate.client(), MODERN, call("sample"), ANSWERS["sample"])
     assert "asked by the MCP server up, not by the user" in sampled["params"]["systemPrompt"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_prompt_may_ask_too(gate: EraGate, era: str) -> None:
+    params = {"name": "up_consult", "arguments": {}}
+    question, result = converse(gate.client(), era, params, ANSWERS["elicit"], "prompts/get")
+    assert question["params"]["message"] == "The server up asks: Your name?"
+    assert json.loads(result["messages"][0]["content"]["text"]) == ANSWERS["elicit"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_elicitation_by_url_is_refused_by_the_gate_which_says_so(gate: EraGate, era: str) -> None:
+    client = gate.client()
+    if era == MODERN:
+        answer = client.ask_modern("tools/call", call("visit"), **EVERYTHING)
+    else:
+        client.ask("initialize", {**GREETING, "capabilities": EVERYTHING})
+        answer = client.ask("tools/call", call("visit"))
+    assert answer["result"]["isError"] is True
+    assert "the gate relays questions that are forms, and no elicitation by URL" in json.dumps(answer)
+    if gate.upstream == HANDSHAKE:
+        assert refused_questions(gate.home)[-1] == ("visit", "elicitation/create", "not_relayed")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_list_that_changed_is_told_to_clients(gate: EraGate, era: str) -> None:
+    called(gate, MODERN, "echo")  # it is connected, and heard
+    client = gate.client()
+    listening = client.listening(toolsListChanged=True) if era == MODERN else client.greet().stream()
+    with listening as heard:
+        if era == MODERN:
+            assert next(heard)["params"]["notifications"] == {"toolsListChanged": True}
+        called(gate, era, "alter")
+        assert next(heard)["method"] == "notifications/tools/list_changed"
 
 
 def test_a_form_never_asks_for_a_secret(gate: EraGate) -> None:

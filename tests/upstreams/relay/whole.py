@@ -40,6 +40,11 @@ ASKS = {
         },
     ),
     "roots": ("roots", "roots/list", {}),
+    "visit": (
+        "elicitation",
+        "elicitation/create",
+        {"mode": "url", "message": "Log in there.", "url": "https://example.org/login", "elicitationId": "1"},
+    ),
 }
 ASKS["press"] = ASKS["elicit"]
 """Knows the way of the handshake era only."""
@@ -51,7 +56,9 @@ STALLS = "stall"
 """Does not answer."""
 ASIDE = "aside"
 """Asks on a stream apart from the call's, as some servers do."""
-PLAIN = ("echo", "link", "logs", "steps", "touch", "sessions", OVERREACHES, TWICE, STALLS, ASIDE)
+CONSULTS = "consult"
+"""A prompt that asks for a name first."""
+PLAIN = ("echo", "link", "logs", "steps", "touch", "alter", "sessions", OVERREACHES, TWICE, STALLS, ASIDE)
 NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -88,6 +95,12 @@ class State:
             if uri in (self.subscribed if number is None else uris):
                 meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
                 stream.put({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})
+
+    def alter(self) -> None:
+        """Tell of a list that changed; what is in it stays."""
+        for stream, _, number in list(self.streams):
+            meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
+            stream.put({"method": "notifications/tools/list_changed", "params": meta})
 
 
 class HttpHandler(BaseHTTPRequestHandler):
@@ -200,7 +213,11 @@ class Answering:
         self.done(error={"code": code, "message": text, **({"data": data} if data else {})})
 
     def text(self, text: str, **more: Any) -> None:
-        self.result({"content": [{"type": "text", "text": text}], **more})
+        said = {"type": "text", "text": text}
+        if self.message["method"] == "prompts/get":
+            self.result({"messages": [{"role": "user", "content": said}]})
+        else:
+            self.result({"content": [said], **more})
 
     def follow(self, uris: set[str], number: Any) -> None:
         stream: queue.Queue[Any] = queue.Queue()
@@ -250,7 +267,8 @@ class Answering:
 
     def on_prompts_list(self) -> None:
         argument = {"name": "name", "description": "Whom.", "required": True}
-        self.result({"prompts": [{"name": "greet", "description": "Greets.", "arguments": [argument]}]})
+        greets = {"name": "greet", "description": "Greets.", "arguments": [argument]}
+        self.result({"prompts": [greets, {"name": CONSULTS, "description": "Asks first."}]})
 
     def on_resources_list(self) -> None:
         resources = [
@@ -262,6 +280,9 @@ class Answering:
         self.result({"resourceTemplates": [{"uriTemplate": TEMPLATE, "name": "note"}]})
 
     def on_prompts_get(self) -> None:
+        if self.params["name"] == CONSULTS:
+            self.ask(*ASKS["elicit"])
+            return
         resource = {"uri": NOTE, "text": f"For {self.params['arguments']['name']}.", "mimeType": "text/plain"}
         content = {"type": "resource", "resource": resource}
         self.result({"description": "A greeting.", "messages": [{"role": "user", "content": content}]})
@@ -318,6 +339,9 @@ class Answering:
         elif name == "touch":
             self.state.touch(arguments["uri"])
             self.text("touched")
+        elif name == "alter":
+            self.state.alter()
+            self.text("altered")
         else:
             self.text(str(arguments.get("text", "")))
 

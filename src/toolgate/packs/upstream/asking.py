@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolgate.errors import Ending, UpstreamFailed
-from toolgate.kit.secretlike import NO_SECRETS, form_fault
+from toolgate.kit.secretlike import FORMS_ONLY, NO_SECRETS, form_fault
 from toolgate.model import strictjson
 from toolgate.model.mcpwire import (
     INVALID_PARAMS,
@@ -20,13 +20,16 @@ from toolgate.model.mcpwire import (
     MISSING_CAPABILITY,
     NOT_ANSWERED,
     RefusedQuestion,
+    RelayedCall,
 )
 from toolgate.model.tool import ASKING, MAX_ASKED_BYTES, Ask, Context, Result
-from toolgate.packs.upstream.making import Relayed, RelayedError, RelayedQuestion
+from toolgate.packs.upstream.making import Relay, Relayed, RelayedError, RelayedQuestion, seconds_of
 
 ASKS: Final = tuple(ASKING)
 _COMPLETE, _INPUT_REQUIRED = "complete", "input_required"
 _HELD, _QUESTION = "held", "question"
+_REASONS: Final = {NO_SECRETS: "secret_form", FORMS_ONLY: "not_relayed"}
+"""Of a form that is refused, a stable word for the log."""
 _NO_ANSWER: Final = "The caller's client did not answer, or takes no stream of events on which it could be asked."
 ROOM_FOR_LABEL: Final = 512
 """Bytes of a question that say whose it is."""
@@ -40,20 +43,33 @@ def resumed(ctx: Context, params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "inputResponses": dict(ctx.answers)} | ({} if state is None else {"requestState": state})
 
 
-def held_by(ctx: Context) -> str | None:
-    """The handle of the call that waits for these answers; None: none does."""
-    held: str | None = ctx.state.get(_HELD) if ctx.state is not None else None
-    return held
+async def relayed(relay: Relay, ctx: Context, call: RelayedCall) -> Relayed:
+    """What comes of a call, or of one that is held for these answers: its answer, or a question that its client may be asked.
+
+    Raises: UpstreamFailed, ToolError.
+    """
+    held = ctx.state.get(_HELD) if ctx.state is not None else None
+    if held is None:
+        answered = await relay.request(call, seconds=seconds_of(ctx))
+    else:
+        said, refused = _answer_of(ctx)
+        answered = await relay.go_on(call, held, said, refused=refused, seconds=seconds_of(ctx))
+    while answered.question is not None:
+        refused = _question_fault(answered.question, ctx)
+        if refused is None:
+            break
+        answered = await relay.go_on(call, answered.handle, None, refused=refused, seconds=seconds_of(ctx))
+    return answered
 
 
-def answer_of(ctx: Context) -> tuple[Any, RefusedQuestion | None]:
+def _answer_of(ctx: Context) -> tuple[Any, RefusedQuestion | None]:
     """What the client said to the question of a call that is held."""
     if _QUESTION in ctx.answers:
         return ctx.answers[_QUESTION], None
     return None, RefusedQuestion(NOT_ANSWERED, "client_refused", _NO_ANSWER)
 
 
-def question_fault(question: RelayedQuestion, ctx: Context) -> RefusedQuestion | None:
+def _question_fault(question: RelayedQuestion, ctx: Context) -> RefusedQuestion | None:
     """Why the client is not asked this, and which side it is that lacks something; None: it is asked."""
     capability = next((name for name, method in ASKING.items() if method == question.method), None)
     if capability is None:
@@ -69,16 +85,13 @@ def question_fault(question: RelayedQuestion, ctx: Context) -> RefusedQuestion |
         fault = f"a question has at most {MAX_ASKED_BYTES - ROOM_FOR_LABEL} bytes"
     if fault is None:
         return None
-    return RefusedQuestion(
-        INVALID_PARAMS, "secret_form" if fault == NO_SECRETS else "bad_question", f"Refused: {fault}."
-    )
+    return RefusedQuestion(INVALID_PARAMS, _REASONS.get(fault, "bad_question"), f"Refused: {fault}.")
 
 
-def held_question(answered: Relayed, upstream: str) -> Result:
+def _held_question(asked: RelayedQuestion, handle: str, upstream: str) -> Result:
     """What the upstream asks in the middle of a call that is held for the answer."""
-    assert answered.question is not None
-    request = {"method": answered.question.method, "params": _plain(answered.question.params)}
-    return Result(ask=Ask({_QUESTION: _labelled(request, upstream)}, {_HELD: answered.handle}, holds=True))
+    request = {"method": asked.method, "params": _plain(asked.params)}
+    return Result(ask=Ask({_QUESTION: _labelled(request, upstream)}, {_HELD: handle}, holds=True))
 
 
 def _plain(params: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +104,11 @@ def mirrored_capabilities(ctx: Context) -> dict[str, Any]:
     return {name: {} for name in sorted(ctx.capabilities)}
 
 
-def question(result: Mapping[str, Any], upstream: str) -> Result | None:
-    """What an answer asks of the client; None: it is the answer. Raises: UpstreamFailed."""
+def question(answered: Relayed, upstream: str) -> Result | None:
+    """What is asked of the client in place of an answer; None: it is the answer. Raises: UpstreamFailed."""
+    if answered.question is not None:
+        return _held_question(answered.question, answered.handle, upstream)
+    result: Mapping[str, Any] = answered.result
     kind = result.get("resultType", _COMPLETE)
     if kind == _COMPLETE:
         return None

@@ -79,7 +79,7 @@ class Relay(Protocol):
         """A call that asked something. `refused`: why there is no result. Raises: UpstreamFailed."""
         ...
 
-    async def follow(self, place: str, uri: str, seconds: float) -> str:
+    async def follow(self, place: str, uri: str, *, caller: str, seconds: float) -> str:
         """Raises: UpstreamFailed."""
         ...
 

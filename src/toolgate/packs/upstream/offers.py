@@ -10,7 +10,7 @@ from toolgate.kit.pins import PROMPT, RESOURCE, TEMPLATE
 from toolgate.model.mcpwire import RelayedCall
 from toolgate.model.offers import COMPLETED, MAX_COMPLETIONS, STAMPED, TYPED, URI, ForeignOffer, closed
 from toolgate.model.tool import Context, Kind, Result, Tool
-from toolgate.packs.upstream.asking import ASKS, mirrored_capabilities, question, refuse_missing, resumed
+from toolgate.packs.upstream.asking import ASKS, mirrored_capabilities, question, refuse_missing, relayed, resumed
 from toolgate.packs.upstream.making import ERROR_CODES, Making, Relayed, said_no, seconds_of
 from toolgate.packs.upstream.names import canonical_id
 from toolgate.packs.upstream.uritemplates import UriTemplate
@@ -66,7 +66,8 @@ def offer_tools(made: Making, place: str, name: str) -> list[Tool]:
 
     async def stamp(ctx: Context, args: Mapping[str, Any]) -> str:
         seconds = min(HELP_S, seconds_of(ctx))
-        return await made.relay.follow(place, _address(made, place, args), seconds)
+        uri, caller = _address(made, place, args), ctx.caller.key_id
+        return await made.relay.follow(place, uri, caller=caller, seconds=seconds)
 
     offer = ForeignOffer(name.partition(":")[2], uri, fits, stamp)
     tools = [_resource(made, place, name, offer), _subscription(made, place, name, offer)]
@@ -104,8 +105,9 @@ async def _asked(made: Making, ctx: Context, place: str, method: str, params: di
         needs=needs,
         meta=ctx.trace,
         capabilities=mirrored_capabilities(ctx),
+        caller=ctx.caller.key_id,
     )
-    answered = await made.relay.request(call, seconds=seconds_of(ctx))
+    answered = await relayed(made.relay, ctx, call)
     if answered.error is not None:
         refuse_missing(answered.error, place, made.pin.upstream)
         raise said_no(answered.error, missing=True)
@@ -118,7 +120,7 @@ def _prompt(made: Making, place: str, name: str, offer: ForeignOffer) -> Tool:
     async def run(ctx: Context, args: dict[str, Any]) -> Result:
         params = {"name": own, "arguments": args}
         answered = await _asked(made, ctx, place, "prompts/get", params, "prompts")
-        asked = question(answered.result, made.pin.upstream)
+        asked = question(answered, made.pin.upstream)
         return asked or Result(data=made.rewriting.rewritten(answered.result))
 
     schema = _arguments(made.definition(place).get("arguments"))

@@ -15,18 +15,8 @@ from toolgate.model.call import no_log, no_progress
 from toolgate.model.mcpwire import NOTHING, RelayedCall
 from toolgate.model.tool import Context, Effect, Pack, Result, Tool
 from toolgate.packs.upstream.addresses import Rewriting, serves
-from toolgate.packs.upstream.asking import (
-    ASKS,
-    answer_of,
-    held_by,
-    held_question,
-    mirrored_capabilities,
-    question,
-    question_fault,
-    refuse_missing,
-    resumed,
-)
-from toolgate.packs.upstream.making import ERROR_CODES, Making, Relay, Relayed, printable, said_no, seconds_of
+from toolgate.packs.upstream.asking import ASKS, mirrored_capabilities, question, refuse_missing, relayed, resumed
+from toolgate.packs.upstream.making import ERROR_CODES, Making, Relay, Relayed, printable, said_no
 from toolgate.packs.upstream.names import canonical_id, served_names
 from toolgate.packs.upstream.offers import offer_tools
 
@@ -88,7 +78,7 @@ def _tool(made: Making, place: str, name: str, effect: Effect) -> Tool:
 
 def _handler(made: Making, place: str, repeated: Mapping[Path, str], *, reads: bool) -> Any:
     """`repeated`: arguments that an HTTP header repeats."""
-    own, relay = str(made.definition(place)["name"]), made.relay
+    own = str(made.definition(place)["name"])
 
     async def run(ctx: Context, arguments: dict[str, Any]) -> Result:
         step = None
@@ -110,21 +100,11 @@ def _handler(made: Making, place: str, repeated: Mapping[Path, str], *, reads: b
             era=ctx.era,
             log=None if ctx.log is no_log else ctx.log,
         )
-        held = held_by(ctx)
-        if held is None:
-            answered = await relay.request(call, seconds=seconds_of(ctx))
-        else:
-            said, refused = answer_of(ctx)
-            answered = await relay.go_on(call, held, said, refused=refused, seconds=seconds_of(ctx))
-        while answered.question is not None:
-            refused = question_fault(answered.question, ctx)
-            if refused is None:
-                return held_question(answered, made.pin.upstream)
-            answered = await relay.go_on(call, answered.handle, None, refused=refused, seconds=seconds_of(ctx))
+        answered = await relayed(made.relay, ctx, call)
         if answered.error is not None:
             refuse_missing(answered.error, own, made.pin.upstream)
             raise said_no(answered.error)
-        return question(answered.result, made.pin.upstream) or _result(answered, made.rewriting)
+        return question(answered, made.pin.upstream) or _result(answered, made.rewriting)
 
     return run
 

@@ -166,6 +166,7 @@ class HttpTransport:
     """See `transport.Transport`."""
 
     may_ignore_probe = False
+    names_calls = True
 
     def __init__(
         self,

@@ -25,13 +25,14 @@ from toolgate.model.mcpwire import (
     Era,
 )
 from toolgate.powers.mcp.failures import Incompatible, Lost, RefusedByStatus, Unusable
+from toolgate.powers.mcp.relay.logs import MESSAGE, UnnamedLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from toolgate.model.mcpwire import RelayedCall
     from toolgate.powers.mcp.bounds import Bounds
-    from toolgate.powers.mcp.messages import Response
+    from toolgate.powers.mcp.messages import Notification, Response
     from toolgate.powers.mcp.transport import Transport
 
 PROBE_S: Final = 5.0
@@ -69,6 +70,7 @@ class Session:
         self.era = era
         self._hello = hello
         self._own_meta = _stamp(version) if era == "modern" else {}
+        self.logs = UnnamedLogs(names_calls=transport.names_calls)
 
     async def request(self, method: str, params: dict[str, Any], *, seconds: float) -> Response:
         """Raises: as `Transport.request`."""
@@ -81,9 +83,21 @@ class Session:
             level = {META_LOG_LEVEL: LEAST_LEVEL} if call.log is not None else {}
             own = {**self._own_meta, META_CAPABILITIES: dict(call.capabilities), **level}
             params = {**call.params, "_meta": {**call.meta, **own}}
-        return await self.transport.request(
-            call.method, params, seconds=seconds, step=call.step, mirrored=call.mirrored, log=call.log
-        )
+        self.logs.begin(call)
+        try:
+            return await self.transport.request(
+                call.method, params, seconds=seconds, step=call.step, mirrored=call.mirrored, log=call.log
+            )
+        finally:
+            self.logs.end(call)
+
+    def hear(self, on_note: Callable[[Notification], None]) -> None:
+        """From now on this is told of notifications; what is logged goes to whoever reads along."""
+
+        def heard(note: Notification) -> None:
+            (self.logs.heard if note.method == MESSAGE else on_note)(note)
+
+        self.transport.on_note = heard
 
     def offers(self, capability: str, part: str = "") -> bool:
         """What it says about itself: that it has this, or this part of it."""

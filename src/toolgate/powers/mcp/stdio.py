@@ -50,6 +50,7 @@ class StdioTransport:
     """See `transport.Transport`. `on_end` is told once that the line ended."""
 
     may_ignore_probe = True
+    names_calls = False
 
     def __init__(self, pipes: ChildPipes, bounds: Bounds = STANDARD) -> None:
         self._pipes = pipes
@@ -85,7 +86,7 @@ class StdioTransport:
         seconds: float,
         step: Step | None = None,
         mirrored: Mapping[str, str] = NOTHING,  # noqa: ARG002 (the shape of a transport: pipes have no headers)
-        log: LogHeard | None = None,  # noqa: ARG002 (and a message on a pipe does not say whose it is)
+        log: LogHeard | None = None,  # noqa: ARG002 (and no stream for each request)
     ) -> Response:
         number = next(self._numbers)
         if step is not None:

@@ -32,6 +32,8 @@ class Transport(Protocol):
     may_ignore_probe: bool
     """Silence after the modern greeting is an answer: true of pipes, where servers of the handshake era may drop what comes
     first. Over HTTP it is a server in trouble."""
+    names_calls: bool
+    """What is logged in a call comes with that call: true over HTTP, where each has a stream of its own. A pipe is for all."""
     on_note: Callable[[Notification], None]
     """Told of every notification that is not a step of a request."""
     on_ask: Callable[[UpstreamRequest], bytes | None]
@@ -51,7 +53,7 @@ class Transport(Protocol):
         log: LogHeard | None = None,
     ) -> Response:
         """If it is cancelled, the upstream is told to stop. `mirrored`: headers that repeat arguments, for HTTP. `log`: told of
-        what is logged on the stream of this request; a pipe does not say whose a message is, and tells nothing.
+        what is logged on the stream of this request; a pipe has none, and tells `on_note`.
 
         Raises: NotSent; Lost: it was sent, and no answer will come; Unusable: its answer breaks the protocol. Over HTTP also
         RefusedByStatus: a status without an answer; SessionGone.

@@ -228,7 +228,7 @@ class Upstream:
         except BaseException:
             await transport.close()
             raise
-        transport.on_note = self._on_note
+        session.hear(self._on_note)
         return session
 
     def _refuse_question(self, place: str, method: str, why: str) -> None:
@@ -251,13 +251,14 @@ class Upstream:
         if place in self._mismatch:
             raise drift(self._mismatch[place], f"{place} of {self.name} is not as it was approved")
 
-    async def follow(self, place: str, uri: str, seconds: float) -> str:
+    async def follow(self, place: str, uri: str, *, caller: str, seconds: float) -> str:
         """A short text that changes when this resource does. Raises: UpstreamFailed."""
         due = self._clock() + seconds
         session = await self._ready(seconds)
         self._refuse_drift(place)
         if not session.offers("resources", "subscribe"):
             raise lacking(f"{self.name} tells nobody of changes of its resources")
+        session.logs.used_by(caller)
         try:
             return await self._following.follow(session, self._listener, uri, max(0.01, due - self._clock()))
         except (NotSent, SessionGone):
@@ -352,7 +353,8 @@ class Upstream:
                 if self._session is None:
                     transport = await self._connect()
                     session = await greet(transport, seconds=self._options.connect_s, era=self._era)
-                    transport.on_note, transport.on_ask = self._on_note, self._unasked
+                    session.hear(self._on_note)
+                    transport.on_ask = self._unasked
                     self._session, self._era = session, session.era
                     self._shakes_hands = True
                     if session.tells_changes:
