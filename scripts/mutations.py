@@ -1409,9 +1409,46 @@ MUTATIONS = (
     Mutation(
         "upstream: an effect is sent again",
         f"{CLIENT}/upstream.py",
-        "if not (call.reads and again):",
-        "if not again:",
+        "if call.reads and again:",
+        "if again:",
         "tests/upstreams/test_http.py::test_a_call_with_an_effect_that_met_a_forgotten_session_is_in_doubt_and_not_sent_again",
+    ),
+    Mutation(
+        "upstream: all callers at once try out one that failed",
+        f"{CLIENT}/health.py",
+        "self._probing |= is_probe",
+        "pass",
+        "tests/upstreams/test_health.py::test_an_upstream_that_failed_several_times_is_tried_out_by_one_call_at_a_time",
+    ),
+    Mutation(
+        "upstream: a list is believed for ever",
+        f"{CLIENT}/upstream.py",
+        "return self._stale or self._clock() >= self._fresh_until",
+        "return self._stale",
+        "tests/upstreams/test_health.py::test_what_changed_without_a_word_is_refused_when_the_lists_time_is_up",
+    ),
+    Mutation(
+        "upstream: one caller reads what is logged about another",
+        f"{CLIENT}/relay/logs.py",
+        "if self._reading and not self._is_shared:",
+        "if self._reading:",
+        "tests/upstreams/relay/test_restarts.py::"
+        "test_what_a_program_of_several_callers_logs_is_relayed_to_none_and_each_is_told_once",
+    ),
+    Mutation(
+        "upstream: a program's last words tell its secret",
+        f"{CLIENT}/children.py",
+        "self.stderr.text(self._secrets)",
+        "self.stderr.text()",
+        "tests/upstreams/test_operating.py::test_a_secret_of_an_upstream_is_shown_nowhere",
+    ),
+    Mutation(
+        "upstream: a name that two want is served",
+        "src/toolgate/upstreams.py",
+        "contested=wanted,",
+        "contested=frozenset(),",
+        "tests/upstreams/test_operating.py::"
+        "test_a_name_that_two_upstreams_want_is_served_by_neither_and_the_rest_goes_on",
     ),
     Mutation(
         "upstream: a handle is worth something to others",

@@ -112,24 +112,13 @@ def approve(
             show_tool(inspected, place)
     if not yes and not confirmed(f"Approve this for {name}?"):
         raise typer.Exit(ExitCode.FAILED)
-    about: dict[str, Any] = {
-        "upstream": name,
-        "pin": fresh.digest,
-        "before": pin.digest,
-        "diff": digest_of(found.as_json()),
-    }
+    pins = {"pin": fresh.digest, "before": pin.digest}
+    about: dict[str, Any] = {"upstream": name, **pins, "diff": digest_of(found.as_json())}
     about |= {"roles": chosen_roles, "tools": added} if chosen_roles is not None else {}
     with recorded(settings, "upstream.approve", about):  # all was checked before: what is refused has written nothing
         write_pin(policy, fresh)
         write_rows(policy, rows)
-    told = {
-        "approved": name,
-        "pin": fresh.digest,
-        "before": pin.digest,
-        "changed": True,
-        "new": added,
-        "refused": refused,
-    }
+    told = {"approved": name, **pins, "changed": True, "new": added, "refused": refused}
     served = f" Served from now on: {', '.join(added)}." if added and chosen_roles is not None else unserved
     text = f"approved {name}.{served} A running server takes it over: toolgate reload.{_unserved(refused)}"
     report(json, told, text)
