@@ -141,7 +141,8 @@ class Client:
             return
         writer, self._open = self._open[1], None
         if at_once:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
+            with contextlib.suppress(OSError):  # the server was first
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
             writer.transport.abort()
         writer.close()
         with contextlib.suppress(OSError):

@@ -69,12 +69,14 @@ def _desk(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, str
         ledger=None,  # type: ignore[arg-type]
         compute=None,  # type: ignore[arg-type]
         grants=tuple,
+        roles=tuple,
         environment=lambda: ("local", ()),
         ready=None,  # type: ignore[arg-type]
         stores=tuple,
         upstreams=tuple,
         running=dict,
         limits_fault=lambda: None,
+        approvals=None,  # type: ignore[arg-type]
     )
     return Desk(ports, session, ConsoleVisit("GET", (), query, {}), behind(log.path, log.index), log.clock.now)
 
