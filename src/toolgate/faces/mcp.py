@@ -223,14 +223,17 @@ class McpFace:
         assert isinstance(asked, McpRequest)
         if asked.method in _CALLS and asked.call is not None and _ends_an_offer(answer.ending):
             return render_offer(asked, answer)
-        if asked.call is None or not _ends_one_call(answer.ending):
+        is_ok = answer.ending is OK
+        if asked.call is None or not (is_ok or _ends_one_call(answer.ending)):
             return _refusal_reply(answer, request_id=asked.id, modern=asked.modern)
-        if answer.asks is not None or (answer.ending is Ending.CLIENT_CANNOT and asked.modern):
+        if answer.asks is not None or (not is_ok and answer.ending is Ending.CLIENT_CANNOT and asked.modern):
             return render_question(asked, answer)
         if answer.adopted:
             return render_adopted(asked, answer)
-        envelope = answer.envelope_json if answer.envelope is not None else refusal_json(answer)
-        is_error = answer.envelope is None or answer.envelope.is_error
+        if answer.envelope is not None:
+            envelope, is_error = answer.envelope_json, answer.envelope.is_error
+        else:
+            envelope, is_error = refusal_json(answer), True
         text = envelope.decode() if self._text_bytes is None else _text(answer, self._text_bytes)
         skeleton = _MODERN_ANSWER if asked.modern else _HANDSHAKE_ANSWER
         if answer.content:
@@ -257,18 +260,17 @@ def _read(body: Any, wire: Wire, routing: Routing | None, at: offers.ResourceAt,
     modern = _has_envelope(body) if routing is None else routing.modern
     if not modern and _is_response(body):
         return McpRequest(reply=_NO_ANSWER.reply, response=body)
-    if not isinstance(body, dict) or body.get("jsonrpc") != "2.0" or not isinstance(body.get("method"), str):
+    method = body.get("method") if isinstance(body, dict) else None
+    if not isinstance(method, str) or body.get("jsonrpc") != "2.0":
         raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
-    method, params = body["method"], body.get("params", _NO_PARAMS)
+    params = body.get("params")
     if params is None:
         params = _NO_PARAMS
     if "id" not in body:
         return _notification(method, params, routing if modern else None, wire)
     request_id = body["id"]
-    if not isinstance(request_id, str) and type(request_id) is not int:
-        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
-    if isinstance(request_id, str) and len(request_id) > MAX_ID:
-        raise ProtocolFault(INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID} characters")
+    if type(request_id) is not int:
+        _check_text_id(request_id)
     if not isinstance(params, dict):
         raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE, request_id=request_id)
     meta = params.get("_meta")
@@ -278,17 +280,20 @@ def _read(body: Any, wire: Wire, routing: Routing | None, at: offers.ResourceAt,
     else:
         facts = _facts_of(method, params, meta, routing, request_id, modern=modern)
     try:
-        key = None if routing is None else routing.key
-        asked = _asked(method, params, wire, at, facts, key, wants_text=wants_text)
+        key, session = (None, None) if routing is None else (routing.key, routing.session)
+        if method == "tools/call":
+            asked: Call | None = _call(params, wire, facts.key, key, wants_text=wants_text)
+        else:
+            asked = Call(wire, *offers.call_of(method, params, at)) if method in _CALLS else None
         if modern and asked is not None and (facts.can or not _ANSWERED.isdisjoint(params)):
             asked = _with_answers(asked, params, facts.can)
-        besides = _besides(method, params, request_id, None if routing is None else routing.session)
+        besides = None
+        if session is not None or method in _WISHES:
+            besides = _besides(method, params, request_id, session)
     except offers.WrongParams as wrong:
         raise ProtocolFault(
             INVALID_PARAMS, f"{method}: {wrong}", request_id=request_id, status=400 if modern else 200
         ) from None
-    if asked is None:
-        return McpRequest(request_id, besides=besides, method=method, params=params, modern=modern)
     return McpRequest(
         request_id,
         asked,
@@ -302,6 +307,14 @@ def _read(body: Any, wire: Wire, routing: Routing | None, at: offers.ResourceAt,
         params=params,
         modern=modern,
     )
+
+
+def _check_text_id(request_id: Any) -> None:
+    """Raises: ProtocolFault."""
+    if not isinstance(request_id, str):
+        raise ProtocolFault(INVALID_REQUEST, _NOT_A_MESSAGE)
+    if len(request_id) > MAX_ID:
+        raise ProtocolFault(INVALID_REQUEST, f"id must be an integer or a string of at most {MAX_ID} characters")
 
 
 def _facts_of(
@@ -335,25 +348,6 @@ def _facts_of(
     return facts
 
 
-def _asked(
-    method: str,
-    params: Mapping[str, Any],
-    wire: Wire,
-    at: offers.ResourceAt,
-    facts: MetaFacts,
-    key: str | None,
-    *,
-    wants_text: bool,
-) -> Call | None:
-    """The call that a message asks for; None: it asks for something else. `key`: of a header. Raises: WrongParams."""
-    if method == "tools/call":
-        call = _call(params, wire, wants_text=wants_text)
-        if key is None and facts.key is None:
-            return call
-        return msgspec.structs.replace(call, idempotency_key=_same_key(facts.key, key))
-    return Call(wire, *offers.call_of(method, params, at)) if method in _CALLS else None
-
-
 def _same_key(key: Any, header: str | None) -> str:
     """An idempotency key that the message and its head agree on. Raises: WrongParams."""
     if header is not None and header != key:
@@ -373,11 +367,11 @@ _WISHES: Final[Mapping[str, Wish]] = {
 }
 
 
-def _besides(method: str, params: Mapping[str, Any], request_id: str | int, session: str | None) -> Besides | None:
+def _besides(method: str, params: Mapping[str, Any], request_id: str | int, session: str | None) -> Besides:
     """What a message asks of the road beside a call. Raises: WrongParams."""
     wish = _WISHES.get(method)
     if wish is None:
-        return None if session is None else Besides(session=session)
+        return Besides(session=session)
     if wish == "session":
         declared = params.get("capabilities")
         can = tuple(sorted(offers.askable(declared))) if isinstance(declared, dict) else ()
@@ -417,14 +411,16 @@ def _check_era(body: Any, version: str) -> None:
         raise ProtocolFault(HEADER_MISMATCH, text, request_id=request_id_of(body))
 
 
-def _call(params: Mapping[str, Any], wire: Wire, *, wants_text: bool) -> Call:
-    """The call inside a `tools/call`. Raises: WrongParams."""
+def _call(params: Mapping[str, Any], wire: Wire, key: Any, header: str | None, *, wants_text: bool) -> Call:
+    """The call inside a `tools/call`. `key`, `header`: its idempotency key, said in two places. Raises: WrongParams."""
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
         raise offers.WrongParams("a call needs a string name and an object of arguments")
     if name.startswith(_NO_TOOLS):
         name = f"tool:{name}"  # prompts and resources have such names on the road, and are no tools
-    return Call(wire, name, {} if arguments is None else arguments, wants_text=wants_text, is_brief=True)
+    named = None if key is None and header is None else _same_key(key, header)
+    arguments = {} if arguments is None else arguments
+    return Call(wire, name, arguments, wants_text=wants_text, is_brief=True, idempotency_key=named)
 
 
 def _note(meta: Mapping[str, Any], request_id: str | int, *, modern: bool) -> Note | None:

@@ -136,7 +136,10 @@ class Admission(Struct, frozen=True):
         grant = self.permits.permit(caller, call.tool)  # 2
         if started >= self.stops.due:
             self.stops.check(caller, grant, started)
-        call = _without_nulls(call, grant)
+        arguments = call.arguments
+        if type(arguments) is dict and (None in arguments.values() or grant.io.optional.below):
+            call = _without_nulls(call, arguments, grant)
+            arguments = call.arguments
         self.rate.take(caller, started)  # 3
         slots = None
         if grant.tool.inline and grant.tool.effect == "read":
@@ -144,17 +147,15 @@ class Admission(Struct, frozen=True):
         else:
             slots = self.slots
             slots.take(caller)
-        found = grant.recorded(call.arguments)
-        digest, size = arguments_digest(grant.io.secrets, call.arguments)
+        found = grant.recorded(arguments) if grant.keep or grant.facts is not None else None
+        secrets = grant.io.secrets
+        digest, size = arguments_digest(secrets, arguments)
         # Deterministic ids are made of the arguments; where one is secret, of their digest, which leaves it out.
-        ids = self.ids.for_call(grant.tool_id, digest if grant.io.secrets else call.arguments)
+        ids = self.ids.for_call(grant.tool_id, digest if secrets else arguments)
         return Ticket(caller, call, grant, ids, started, digest, size, slots, origin, found, is_held)
 
 
-def _without_nulls(call: Call, grant: Grant) -> Call:
-    arguments = call.arguments
-    if type(arguments) is not dict or (None not in arguments.values() and not grant.io.optional.below):
-        return call
+def _without_nulls(call: Call, arguments: dict[str, Any], grant: Grant) -> Call:
     kept = grant.io.optional.without_nulls(arguments)
     return call if kept is arguments else replace(call, arguments=kept)
 

@@ -166,13 +166,13 @@ def _broken(fault: BaseException, *, cancelled: bool) -> Outcome:
 
 
 def _settled(result: Any) -> Outcome:
+    if isinstance(result, Result):
+        if result.success:
+            return Outcome(OK, result)
+        return Outcome(Ending.TOOL_SAID_NO, result, _reason_of(result.code), result.message)
     if type(result) is Outcome:
         return result  # of a tool that another process of this server ran
-    if not isinstance(result, Result):
-        return bad_output("the answer is not a Result")
-    if result.success:
-        return Outcome(OK, result)
-    return Outcome(Ending.TOOL_SAID_NO, result, _reason_of(result.code), result.message)
+    return bad_output("the answer is not a Result")
 
 
 def _let_go(fault: BaseException) -> None:
@@ -229,16 +229,17 @@ def _failed(reason: str, text: str) -> Outcome:
 
 def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Outcome:
     """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
-    data = outcome.result.data
+    result = outcome.result
+    data = result.data
     if (wrong := _wrong_field(outcome, grant, max_bytes)) is not None:
         return bad_output(wrong)
-    if outcome.result.ask is not None:
+    if result.ask is not None:
         return _asking(outcome, grant, call)
-    raw = outcome.result.raw if grant.tool.foreign is not None else None
+    raw = result.raw if grant.tool.foreign is not None else None
     try:
         outcome.data_json = raw if raw is not None else strictjson.encode_checked(data)
-        if outcome.result.details is not None:
-            outcome.details_json = strictjson.encode_checked(outcome.result.details)
+        if result.details is not None:
+            outcome.details_json = strictjson.encode_checked(result.details)
     except strictjson.JsonFault:
         return bad_output("the data is not strict JSON")
     if max(len(outcome.data_json), len(outcome.details_json)) > max_bytes:
@@ -262,14 +263,15 @@ def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Out
 
 def _wrong_field(outcome: Outcome, grant: Grant, max_bytes: int) -> str | None:
     """What is wrong beside the data; None: nothing."""
-    decision, code = outcome.result.decision, outcome.result.code
+    result = outcome.result
+    decision, code = result.decision, result.code
     if decision is not None and decision not in DECISIONS:
         return "the decision is not block, warn or pass"
     if code is not None and (type(code) is not str or code not in grant.codes):
         return "the code is not one that the tool declares"
     if (odd := _odd_field(outcome)) is not None:
         return f"{odd} is not of its type"
-    return content_fault(outcome.result.content, max_bytes) if outcome.result.content else None
+    return content_fault(result.content, max_bytes) if result.content else None
 
 
 def _asking(outcome: Outcome, grant: Grant, call: Call) -> Outcome:

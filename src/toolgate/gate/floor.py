@@ -7,12 +7,11 @@ speaks an L0 code; nothing blocks in the local environment; `success` is never f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-import orjson
-from msgspec import to_builtins
+from msgspec import Raw, Struct
+from msgspec.json import Encoder
 
-from toolgate.model import strictjson
 from toolgate.model.envelope import L0_ONLY_CODES, Clamp, Envelope
 from toolgate.model.tool import CODE_FORM
 
@@ -32,8 +31,10 @@ def normalize_response(
     timestamp: str,
     notes: tuple[str, ...] = (),
 ) -> Envelope:
-    decision, code, clamps = _known_spellings(raw)
-    message, is_error, degraded = raw.message, raw.is_error, raw.degraded
+    decision, code, message, is_error, degraded = raw.decision, raw.code, raw.message, raw.is_error, raw.degraded
+    clamps: tuple[Clamp, ...] = ()
+    if decision is not None or code is not None:
+        decision, code, clamps = _known_spellings(decision, code)
 
     # Floor 1: an experimental tool cannot express a binding outcome.
     if tier == "experimental":
@@ -74,9 +75,10 @@ def normalize_response(
     )
 
 
-def _known_spellings(raw: Result) -> tuple[Decision | None, str | None, tuple[Clamp, ...]]:
+def _known_spellings(
+    decision: Decision | None, code: str | None
+) -> tuple[Decision | None, str | None, tuple[Clamp, ...]]:
     """Step 7 refuses unknown spellings; should one come by another way, it counts as neither a decision nor a code."""
-    decision, code = raw.decision, raw.code
     clamps: tuple[Clamp, ...] = ()
     if decision is not None and decision not in DECISIONS:
         clamps += (Clamp("closed-decision", "decision", None, None),)
@@ -87,30 +89,46 @@ def _known_spellings(raw: Result) -> tuple[Decision | None, str | None, tuple[Cl
     return decision, code, clamps
 
 
+class _Sent(Struct, omit_defaults=True, rename="camel"):
+    """The envelope's members as they are sent, in their order. Absent ones are absent, not null: the documents' own readers
+    test for presence."""
+
+    success: bool
+    code: str | None = None
+    message: str | None = None
+    is_error: bool | None = None
+    tier: str = ""
+    environment: str = ""
+    decision: str | None = None
+    degraded_mode: bool | None = None
+    request_id: str = ""
+    timestamp: str = ""
+    data: Raw | None = None
+    details: Raw | None = None
+    clamps: tuple[Clamp, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+_encode: Final = Encoder().encode
+
+
 def envelope_json(envelope: Envelope, data_json: bytes, details_json: bytes = b"null") -> bytes:
-    """As it is sent, but for its place in the audit log. Absent fields are absent, not null: the documents' own readers test
-    for presence."""
-    out: dict[str, Any] = {"success": envelope.success}
-    if envelope.code is not None:
-        out["code"] = envelope.code
-    if envelope.message is not None:
-        out["message"] = envelope.message
-    if envelope.is_error is not None:
-        out["isError"] = envelope.is_error
-    out["tier"] = envelope.tier
-    out["environment"] = envelope.environment
-    if envelope.decision is not None:
-        out["decision"] = envelope.decision
-    if envelope.degraded is not None:
-        out["degradedMode"] = envelope.degraded
-    out["requestId"] = envelope.request_id
-    out["timestamp"] = envelope.timestamp
-    if envelope.data is not None:
-        out["data"] = orjson.Fragment(data_json)
-    if envelope.details is not None:
-        out["details"] = orjson.Fragment(details_json)
-    if envelope.clamps:
-        out["clamps"] = to_builtins(envelope.clamps)
-    if envelope.notes:
-        out["notes"] = list(envelope.notes)
-    return strictjson.dumps(out)
+    """As it is sent, but for its place in the audit log."""
+    return _encode(
+        _Sent(
+            envelope.success,
+            envelope.code,
+            envelope.message,
+            envelope.is_error,
+            envelope.tier,
+            envelope.environment,
+            envelope.decision,
+            envelope.degraded,
+            envelope.request_id,
+            envelope.timestamp,
+            None if envelope.data is None else Raw(data_json),
+            None if envelope.details is None else Raw(details_json),
+            envelope.clamps,
+            envelope.notes,
+        )
+    )

@@ -122,7 +122,7 @@ class Road(Struct, frozen=True):
         answer = await self.travel(ticket)  # 4-9
         if answer.asks is not None and asked.ask is not None:
             return await self._bridged(arrival, asked, answer)
-        if ticket.grant.tool.kind == "subscription" and asked.besides is not None:
+        if asked.besides is not None and ticket.grant.tool.kind == "subscription":
             return self._subscribed(arrival, ticket, answer)
         return face.render(asked, answer)
 
@@ -260,13 +260,15 @@ class Road(Struct, frozen=True):
         if ticket.claim is not None:
             await self.idempotency.settle(ticket, outcome)
         if place is not None:
-            audit = asdict(place) if ticket.repeats is None else {**asdict(place), "repeats": ticket.repeats}
+            audit = asdict(place)
+            if ticket.repeats is not None:
+                audit["repeats"] = ticket.repeats
             encoded = b'%b,"audit":%b}' % (encoded[:-1], strictjson.dumps(audit))
-        return Answer(
-            ending=outcome.ending,
-            tool=call.tool,
-            request_id=ids.request,
-            timestamp=entry.timestamp,
+        return Answer(  # 15 names at most: for more, Python makes a dict at each call
+            outcome.ending,
+            call.tool,
+            ids.request,
+            entry.timestamp,
             details=None if outcome.ending is OK else _details_of(outcome),
             text=outcome.text,
             envelope=envelope,
@@ -317,21 +319,25 @@ class Road(Struct, frozen=True):
 
     async def _run(self, ticket: Ticket) -> Outcome:
         """Steps 4-7, and the rest of 3. Raises: Refusal: nothing has run."""
-        tool, call = ticket.grant.tool, ticket.call
+        grant, call = ticket.grant, ticket.call
+        tool = grant.tool
         self.under_way.add(ticket)
         try:
             if self.admission.shared is not None:
                 await self.admission.shared.admit(ticket)  # 3, among all processes that share the limits
-            faults = self._validate_in(ticket)  # 4
-            if faults:
-                return _bad_arguments(faults)
+            if not grant.io.input.is_valid(call.arguments):  # 4
+                return _bad_arguments(grant.io.input.explain(call.arguments))
+            if tool.argument_roles:
+                permit_arguments(ticket.caller, tool, call.arguments)
             if call.state is not None:
                 self._resume(ticket, call.state)
-            asking = None
-            if ticket.grant.rules is not None:
-                asking = judge(ticket.grant.rules, ticket, self.environment, self.clock)  # 4, on what will run
-            at_once = tool.at_once if asking is None else None
-            outcome = None if at_once is None else settle_at_once(at_once, self._context(ticket), call.arguments)  # 6
+            outcome = asking = None
+            if grant.rules is not None:
+                asking = judge(grant.rules, ticket, self.environment, self.clock)  # 4, on what will run
+            if asking is None and tool.at_once is not None:
+                outcome = settle_at_once(tool.at_once, self._context(ticket), call.arguments)  # 6
+            elif asking is None and tool.inline and tool.effect == "read":
+                outcome = settle(tool.run, self._context(ticket), call.arguments)  # 6
             if outcome is None:
                 outcome = await self._run_handler(ticket, asking)  # 5, 6
         finally:
@@ -340,7 +346,7 @@ class Road(Struct, frozen=True):
                 ticket.release()  # no handler holds it any more
         if ticket.repeats is not None and outcome.ending is not OK:
             return outcome  # it was judged when it was kept
-        return validated(outcome, ticket.grant, call, self.max_output_bytes)  # 7
+        return validated(outcome, grant, call, self.max_output_bytes)  # 7
 
     async def _run_handler(self, ticket: Ticket, asking: CallRule | None) -> Outcome:
         """Steps 5 and 6, and the end of 4: what was answered before needs no approval again. Raises: Refusal: nothing has run."""
@@ -383,9 +389,9 @@ class Road(Struct, frozen=True):
             envelope.timestamp,
             grant.tool_id,
             "ok" if ok else "error",
-            caller=ticket.caller,
-            tier=envelope.tier,
-            environment=envelope.environment,
+            ticket.caller,
+            envelope.tier,
+            envelope.environment,
             decision=envelope.decision,
             clamps=envelope.clamps,
             error=error,
@@ -478,15 +484,6 @@ class Road(Struct, frozen=True):
             # Where a record stands tells how much others do: nothing for someone without a key.
             audit=asdict(place) if place and caller else None,
         )
-
-    def _validate_in(self, ticket: Ticket) -> Sequence[ValueFault]:
-        """Step 4: what is wrong with the arguments. Raises: Refusal: this role may not pass one of them."""
-        arguments = ticket.call.arguments
-        if not ticket.grant.io.input.is_valid(arguments):
-            return ticket.grant.io.input.explain(arguments)
-        if ticket.grant.tool.argument_roles:
-            permit_arguments(ticket.caller, ticket.grant.tool, arguments)
-        return ()
 
     async def _intend(self, ticket: Ticket) -> None:
         """Step 5. Raises: Refusal UNAVAILABLE."""

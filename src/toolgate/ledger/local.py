@@ -29,7 +29,7 @@ from toolgate.ledger.flood import Flood
 from toolgate.ledger.handover import Handover
 from toolgate.ledger.sync_thread import SyncThread
 from toolgate.ledger.tips import Tips
-from toolgate.model.call import NO_ORIGIN, Origin
+from toolgate.model.call import NO_ORIGIN, Caller, Origin, Wire
 from toolgate.model.clock import Clock
 from toolgate.model.record import LedgerEntry, LedgerStanding, RecordPlace
 
@@ -421,7 +421,7 @@ def call_line(
     What repeats from call to call is encoded once and kept. What differs is written between as text: ids, digests, times
     and numbers of our own making, in which nothing needs an escape (a third of the cost of encoding an object).
     """
-    caller, wire, ids = entry.caller, entry.wire, entry.ids
+    ids = entry.ids
     digest = f'"{entry.arguments_digest}"' if entry.arguments_digest else "null"
     milliseconds, rest = divmod(int(entry.duration_ms * 1000), 1000)
     changing = (
@@ -439,13 +439,10 @@ def call_line(
         changing += f',"suppressed":{suppressed}'
     repeating = _repeating(
         entry.event,
-        wire.transport,
-        wire.face,
-        wire.route,
+        entry.wire,
         entry.status,
         entry.tool_id,
-        caller.key_id if caller else None,
-        caller.role if caller else None,
+        entry.caller,
         entry.tier,
         entry.environment,
         entry.decision,
@@ -475,13 +472,10 @@ def _json(value: Any) -> str:
 @lru_cache(maxsize=4096)
 def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field that repeats)
     event: str,
-    transport: str,
-    face: str,
-    route: str,
+    wire: Wire,
     status: str,
     tool_id: str | None,
-    caller_id: str | None,
-    role: str | None,
+    caller: Caller | None,
     tier: str | None,
     environment: str | None,
     decision: str | None,
@@ -492,14 +486,14 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
         "agentId": record.AGENT_ID,
         "taskId": record.TASK_ID,
         "event": event,
-        "transport": transport,
-        "face": face,
-        "route": route,
+        "transport": wire.transport,
+        "face": wire.face,
+        "route": wire.route,
         "method": record.METHOD,
         "status": status,
         "attempt": 0,
         "metadata": metadata,
-        "caller": None if caller_id is None else {"id": caller_id, "role": role},
+        "caller": None if caller is None else {"id": caller.key_id, "role": caller.role},
         "tier": tier,
         "environment": environment,
         "decision": decision,

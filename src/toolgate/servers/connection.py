@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 AHEAD_BYTES: Final = 4096
 """What a client may send ahead of its answers before it is no longer read: a few small messages."""
 STRANGER_ANSWERS: Final = 32
-"""Answers on one connection without an accepted key: enough for a health check that is asked for minutes, and the kernel
-cannot be filled with answers that nobody reads."""
+"""Answers on one connection without an accepted key; then the client has to connect again. Enough for a health check that is
+asked for minutes, and the kernel cannot be filled with answers that nobody reads."""
 UNSENT_BYTES: Final = 16_384
 """What the kernel has not taken of an answer before its client counts as one that does not read."""
 SEND_BUFFER_BYTES: Final = 131_072
@@ -143,7 +143,10 @@ class Connection(BufferedProtocol, Generic[H]):
         if self._phase == "refused":
             self._drop(nbytes)
         else:
-            self._take(bytes(self._door.inbox[:nbytes]))
+            data = bytes(self._door.inbox[:nbytes])
+            if self._phase != "idle" or self._reader.arrived or not self._answers_known(data):
+                self._reader.arrived += data
+                self._advance()
         self._spend(turn_id, self._turn_began)
 
     def eof_received(self) -> bool:
@@ -215,12 +218,6 @@ class Connection(BufferedProtocol, Generic[H]):
         self._transport.abort()
 
     # A message, step by step -----------------------------------------------------------------------------------------
-
-    def _take(self, data: bytes) -> None:
-        if self._phase == "idle" and not self._reader.arrived and self._answers_known(data):
-            return
-        self._reader.arrived += data
-        self._advance()
 
     def _answers_known(self, data: bytes) -> bool:
         """The usual case, one whole message whose head was seen before, is answered where it stands."""
@@ -335,8 +332,8 @@ class Connection(BufferedProtocol, Generic[H]):
 
     def _answer(self, body: bytes | None) -> None:
         self._phase, self._due = "answer", inf
-        self._release()
-        self.gone = []
+        if self._reserved:
+            self._release()
         work = self._app.respond(self._head, body, self)
         try:
             waits_for = work.send(None)  # its first step, at once: most answers wait for nothing
@@ -396,16 +393,12 @@ class Connection(BufferedProtocol, Generic[H]):
         if self._in_pieces:
             self._transport.abort()  # half an answer is out: there is no way left to say that the rest failed
             return
-        last = self._closing or not self._request.keep_alive or self._has_outstayed()
+        last = self._closing or not self._request.keep_alive
+        if self.caller_id is STRANGERS:
+            self._answers += 1
+            last = last or self._answers >= STRANGER_ANSWERS
         self._transport.write(self._spelt(reply, last=last))
         self._answered(last=last)
-
-    def _has_outstayed(self) -> bool:
-        """A client without a key gets a limited number of answers on one connection and must then reconnect."""
-        if self.caller_id is not STRANGERS:
-            return False
-        self._answers += 1
-        return self._answers >= STRANGER_ANSWERS
 
     def _answered(self, *, last: bool) -> None:
         self.gone, self.arrival = [], None
@@ -428,7 +421,7 @@ class Connection(BufferedProtocol, Generic[H]):
             self._queue()
         elif self._half_closed:
             self._close()
-        else:
+        elif not self._reading:
             self._read()
 
     def _queue(self) -> None:
@@ -543,7 +536,8 @@ class Connection(BufferedProtocol, Generic[H]):
             self._closing = self._closing or not self._request.keep_alive or not self._request.chunks_read
             coding = b"transfer-encoding: chunked\r\n" if self._request.chunks_read else b""
             start = _start_of(status, headers, self._app.headers, self._closing)
-            self._transport.write(start + _named(request_id) + coding + b"\r\n")
+            named = b"x-request-id: %b\r\n" % request_id.encode() if request_id else b""
+            self._transport.write(start + named + coding + b"\r\n")
         if piece:
             self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._request.chunks_read else piece)
         if self._unread is not None:
@@ -558,7 +552,7 @@ class Connection(BufferedProtocol, Generic[H]):
     def _spelt(self, reply: Reply, *, last: bool) -> bytes:
         start, body = _start_of(reply.status, reply.headers, self._app.headers, last), reply.body
         if reply.request_id:
-            start += _named(reply.request_id)
+            start = b"%bx-request-id: %b\r\n" % (start, reply.request_id.encode())
         if self._request.method == b"HEAD":
             return b"%bcontent-length: %d\r\n\r\n" % (start, len(body))
         return b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), body)
@@ -568,10 +562,6 @@ class Connection(BufferedProtocol, Generic[H]):
         body = strictjson.dumps({"ok": False, "error": {"code": "bad_request", "message": reason, "details": None}})
         start = _start_of(status, (JSON,), self._app.headers, last=True)
         return b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), body)
-
-
-def _named(request_id: str) -> bytes:
-    return b"x-request-id: %b\r\n" % request_id.encode() if request_id else b""
 
 
 @lru_cache(maxsize=256)

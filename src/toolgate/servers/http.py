@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -35,7 +35,6 @@ from toolgate.servers.request_head import HeadReader
 
 if TYPE_CHECKING:
     from toolgate.faces.face import Asked, Face
-    from toolgate.gate.admit import Ticket
     from toolgate.gate.road import Road
     from toolgate.gate.sessions.seals import SealedSession, Seals
     from toolgate.model.call import Call, Caller, Wire
@@ -70,45 +69,32 @@ class HttpArrival(Arrival):
     """One request over HTTP."""
 
     client: Client = cast("Client", None)
-    takes_events: bool = False
-    page: bytes | None = None
-    under_way: Set[Ticket] = frozenset()
-    cancel_elsewhere: Callable[[str, str | int, Wire], None] | None = None
-    """Where other processes serve the same port: of a call that is none of ours."""
+    head: RequestHead = cast("RequestHead", None)
+    app: HttpApp = cast("HttpApp", None)
     notes: _NoteStream | None = None
 
     def know(self, caller: Caller) -> None:
         self.client.known_as(caller.key_id)
 
     def cancel(self, request_id: str | int) -> None:
-        """Of the caller's own calls, the one with this id. Ids are unique only on one client's connection, and there are no
-        connections here: where two clients share a key and an id, neither is cancelled by the other."""
         assert self.caller is not None
-        found = [
-            ticket
-            for ticket in self.under_way
-            if ticket.caller.key_id == self.caller.key_id and ticket.is_answer_to(request_id, self.face.wires["http"])
-        ]
-        if len(found) == 1:
-            found[0].cancel()
-        elif not found and self.cancel_elsewhere is not None:
-            self.cancel_elsewhere(self.caller.key_id, request_id, self.face.wires["http"])
+        self.app.cancel(self.caller.key_id, request_id, self.face.wires["http"])
 
     def with_progress(self, asked: Asked) -> Call:
         assert asked.call is not None
         assert asked.note is not None
-        if not self.takes_events:
+        if not self.head.takes_events:
             return asked.call
         return replace(asked.call, progress=stepping_to(self._stream().offer, asked.note))
 
     def with_log(self, call: Call, asked: Asked, level: Level) -> Call:
         assert asked.log is not None
-        if not self.takes_events:
+        if not self.head.takes_events:
             return call
         return replace(call, log=logging_to(self._stream().offer, asked.log, level))
 
     def asking(self) -> Callable[[bytes], None] | None:
-        return self._stream().offer if self.takes_events else None
+        return self._stream().offer if self.head.takes_events else None
 
     def _stream(self) -> _NoteStream:
         if self.notes is None:
@@ -148,6 +134,7 @@ class HttpApp:
         self._signs = {_HEALTH: self._healthz, b"/readyz": self._readyz}
         self._metrics = metrics
         self.cancel_elsewhere: Callable[[str, str | int, Wire], None] | None = None
+        """Where other processes serve the same port: of a call that is none of ours."""
 
     def obey(self, road: Road, heads: HeadReader, trusted_proxies: Sequence[str]) -> None:
         """From the next request on."""
@@ -170,14 +157,12 @@ class HttpApp:
     async def respond(self, head: RequestHead, body: bytes | None, client: Client) -> Reply | None:
         """Returns None if the answer was sent in pieces. `body` is None if it was too large."""
         try:
-            if head.visit is not None and self.site is not None:
-                address = self._origins.of(head.said, client.origin).address
-                return await self.site.respond(head.visit, body, client, served=head.served, address=address)
             if head.face is None or not head.served:
                 return await self._off_the_road(head, body, client)
-            unasked = self._unasked(head, head.face, client)
-            if unasked is not None:
-                return _for_pages(head, unasked)
+            if head.is_look or head.is_preflight:
+                unasked = self._unasked(head, head.face, client)
+                if unasked is not None:
+                    return _for_pages(head, unasked)
             arrival = client.arrival = self._arrival(head.face, head, body, client, is_held=True)
             if head.is_look:
                 arrival.message, arrival.fault = head.face.look(head.hints), None
@@ -213,7 +198,7 @@ class HttpApp:
         client.gone.append(partial(self._road.watch.close, stream))
         try:
             first = _event(reply.body) if reply.body else _STILL_HERE
-            await client.send(first, headers=(*SSE_HEADERS, *headers_for(arrival.page)))
+            await client.send(first, headers=(*SSE_HEADERS, *headers_for(arrival.head.page)))
             while (message := await stream.next(STILL_HERE_S)) is not None:
                 await client.send(_event(message) if message else _STILL_HERE)
             assert arrival.asked is not None
@@ -270,15 +255,29 @@ class HttpApp:
             caller_id=client.caller_id,
             is_held=is_held,
             client=client,
-            takes_events=head.takes_events,
-            page=head.page,
-            under_way=self._road.under_way,
-            cancel_elsewhere=self.cancel_elsewhere,
+            head=head,
+            app=self,
         )
+
+    def cancel(self, key_id: str, request_id: str | int, wire: Wire) -> None:
+        """Of this caller's own calls, the one with this id. Ids are unique only on one client's connection, and there are no
+        connections here: where two clients share a key and an id, neither is cancelled by the other."""
+        found = [
+            ticket
+            for ticket in self._road.under_way
+            if ticket.caller.key_id == key_id and ticket.is_answer_to(request_id, wire)
+        ]
+        if len(found) == 1:
+            found[0].cancel()
+        elif not found and self.cancel_elsewhere is not None:
+            self.cancel_elsewhere(key_id, request_id, wire)
 
     # What is not on the road -----------------------------------------------------------------------------------------
 
-    async def _off_the_road(self, head: RequestHead, body: bytes | None, client: Client) -> Reply:
+    async def _off_the_road(self, head: RequestHead, body: bytes | None, client: Client) -> Reply | None:
+        if head.visit is not None and self.site is not None:
+            address = self._origins.of(head.said, client.origin).address
+            return await self.site.respond(head.visit, body, client, served=head.served, address=address)
         if self._metrics is not None and head.path == PATH and head.served and head.is_look and not body:
             return self._unreadable(head, client) or await self._metrics.reply()
         sign = self._signs.get(head.path) if body == b"" and (head.served or head.path == _HEALTH) else None
@@ -359,7 +358,7 @@ class _NoteStream:
     async def _send(self) -> None:
         ticket, client = self._arrival.ticket, self._arrival.client
         assert ticket is not None  # a handler reports
-        headers = (*SSE_HEADERS, *headers_for(self._arrival.page))
+        headers = (*SSE_HEADERS, *headers_for(self._arrival.head.page))
         while (event := await self._events.get()) is not None:
             await client.send(event, headers=headers, request_id=ticket.ids.request)
 
