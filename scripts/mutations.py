@@ -1108,15 +1108,15 @@ MUTATIONS = (
     Mutation(
         "json: NUL in our own writing",
         "src/toolgate/model/strictjson.py",
-        "not _may_hold_nul(data) and ",
-        "",
+        'if data.find(b"\\\\") >= 0 and data.find(rb"\\u0000") >= 0:',
+        "if False:",
         "tests/model/test_strictjson.py",
     ),
     Mutation(
         "json: depth of our own writing",
         "src/toolgate/model/strictjson.py",
-        " and _opened(data) <= MAX_DEPTH:",
-        ":",
+        'return data.count(b"[") + data.count(b"{") <= MAX_DEPTH',
+        "return True",
         "tests/model/test_strictjson.py",
     ),
     Mutation(
