@@ -236,6 +236,9 @@ lifecycle.run(main())
 def test_a_signal_ends_even_a_server_whose_loop_is_blocked() -> None:
     with subprocess.Popen([sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        process.terminate()
-        assert process.wait(PATIENCE_S) == 1
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            process.terminate()
+            assert process.wait(PATIENCE_S) == 1
+        finally:
+            process.kill()  # leaving the block waits for its end
