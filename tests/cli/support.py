@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.homes import PATIENCE_S
+from tests.homes import PATIENCE_S, Home
 from toolgate.cli.main import main
 
 PROGRAM = [sys.executable, "-c", "from toolgate.cli.main import run; run()"]
@@ -65,6 +65,17 @@ class Commands:
         code = main(list(arguments))
         out, err = self._capfd.readouterr()
         return Done(code, out, err)
+
+
+@dataclass(frozen=True)
+class Managed(Home):
+    """A home, and the commands of whoever looks after it, which run in this process."""
+
+    toolgate: Commands
+
+
+def managed(home: Home, capfd: pytest.CaptureFixture[str]) -> Managed:
+    return Managed(home.path, home.keys, Commands(capfd))
 
 
 @contextmanager

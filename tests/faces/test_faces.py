@@ -56,12 +56,14 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("name", FACES)
 def test_deleting_a_faces_file_removes_the_face_and_breaks_no_import(tree: Path, name: str) -> None:
     (tree / "toolgate" / "faces" / f"{name}.py").unlink()
     assert sorted(served_by(tree)) == sorted(route for face in ROUTES if face != name for route in ROUTES[face])
 
 
+@pytest.mark.guard
 def test_a_face_is_added_by_one_file_and_one_line(tree: Path) -> None:
     faces = tree / "toolgate" / "faces"
     mine = (faces / "mrt.py").read_text().replace('"/mrt_dispatch"', '"/mine"')

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.support import Done, Managed, managed
 from tests.faces import speak
-from tests.homes import PATIENCE_S, Home, environment, make_home
+from tests.homes import PATIENCE_S, Home, make_home
 from toolgate.config import load_settings
 from toolgate.errors import ExitCode, SettingsError
 from toolgate.gate.redact import check_kept
@@ -23,8 +23,8 @@ OTHER_PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", packs=("unruly",))
+def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Managed:
+    return managed(make_home(tmp_path / "home", packs=("unruly",)), capfd)
 
 
 def record_of(home: Home, request_id: str) -> dict[str, Any]:
@@ -33,7 +33,9 @@ def record_of(home: Home, request_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("face", speak.HTTP_FACES)
-def test_p8_an_answer_names_its_request_in_a_header_and_the_record_the_clients_address(home: Home, face: str) -> None:
+def test_p8_an_answer_names_its_request_in_a_header_and_the_record_the_clients_address(
+    home: Managed, face: str
+) -> None:
     with home.serving() as server:
         asked = {
             key: speak.HTTP_FACES[face](server.port, tool, {}, sent)
@@ -48,7 +50,7 @@ def test_p8_an_answer_names_its_request_in_a_header_and_the_record_the_clients_a
         assert record_of(home, heard.request_id)["clientAddress"] == "127.0.0.1", key
 
 
-def test_p8_a_stream_of_events_names_its_request_too(home: Home) -> None:
+def test_p8_a_stream_of_events_names_its_request_too(home: Managed) -> None:
     message = speak.mcp_message("unruly_chatter", {}, modern=False)
     message["params"]["_meta"] = {"progressToken": 1}
     with home.serving() as server:
@@ -67,7 +69,7 @@ def test_p8_a_stream_of_events_names_its_request_too(home: Home) -> None:
     assert f"x-request-id: {found['requestId']}".encode() in start
 
 
-def test_p8_what_the_sender_calls_it_is_recorded_and_shown(home: Home) -> None:
+def test_p8_what_the_sender_calls_it_is_recorded_and_shown(home: Managed) -> None:
     sent = {"x-request-id": "their-id-1", "traceparent": PARENT, "tracestate": "congo=1"}
     with home.serving() as server:
         headers = speak.key_header(home.keys["admin"]) | sent
@@ -75,15 +77,15 @@ def test_p8_what_the_sender_calls_it_is_recorded_and_shown(home: Home) -> None:
     found = record_of(home, out["x-request-id"])
     assert (found["clientRequestId"], found["traceparent"], found["tracestate"]) == ("their-id-1", PARENT, "congo=1")
     assert found["requestId"] != "their-id-1"
-    explained = command(home, "explain", found["requestId"]).stdout
+    explained = command(home, "explain", found["requestId"]).out
     for text in ("127.0.0.1", "their-id-1", PARENT):
         assert text in explained
-    csv = command(home, "audit", "export", "--format", "csv").stdout
+    csv = command(home, "audit", "export", "--format", "csv").out
     assert all(text in csv for text in ("clientAddress", "127.0.0.1", "their-id-1", PARENT))
-    assert "127.0.0.1" in command(home, "audit", "tail").stdout
+    assert "127.0.0.1" in command(home, "audit", "tail").out
 
 
-def test_p8_the_trace_context_of_a_message_stands_before_that_of_its_headers(home: Home) -> None:
+def test_p8_the_trace_context_of_a_message_stands_before_that_of_its_headers(home: Managed) -> None:
     message = speak.mcp_message("unruly_echo", {}, modern=False)
     message["params"]["_meta"] = {"traceparent": PARENT, "tracestate": "congo=1"}
     with home.serving() as server:
@@ -101,7 +103,7 @@ def test_p8_the_trace_context_of_a_message_stands_before_that_of_its_headers(hom
     assert "clientAddress" not in found[1]
 
 
-def test_p8_behind_a_trusted_proxy_the_record_has_the_address_that_the_proxy_saw(home: Home) -> None:
+def test_p8_behind_a_trusted_proxy_the_record_has_the_address_that_the_proxy_saw(home: Managed) -> None:
     headers = speak.key_header(home.keys["admin"]) | {"x-forwarded-for": "1.1.1.1, 203.0.113.7"}
     body = {"tool": "unruly_echo", "args": {}}
     with home.serving() as server:
@@ -112,13 +114,13 @@ def test_p8_behind_a_trusted_proxy_the_record_has_the_address_that_the_proxy_saw
 
 
 @pytest.mark.parametrize("value", ["nonsense", "10.0.0.1/8", "0.0.0.0/0"])
-def test_p8_what_is_no_proxy_is_refused_at_start(home: Home, value: str) -> None:
+def test_p8_what_is_no_proxy_is_refused_at_start(home: Managed, value: str) -> None:
     done = command(home, "serve", "--port", "0", "--server-trusted-proxies", value)
-    assert done.returncode != 0
-    assert "server.trusted_proxies" in done.stderr
+    assert done.code != 0
+    assert "server.trusted_proxies" in done.err
 
 
-def test_p8_a_revoked_or_expired_key_is_named_and_an_unknown_or_a_wrong_one_is_not(home: Home) -> None:
+def test_p8_a_revoked_or_expired_key_is_named_and_an_unknown_or_a_wrong_one_is_not(home: Managed) -> None:
     ring = home.ring()
     revoked, revoked_text = ring.create("builder")
     ring.revoke(revoked.id)
@@ -139,7 +141,7 @@ def test_p8_a_revoked_or_expired_key_is_named_and_an_unknown_or_a_wrong_one_is_n
         assert revoked.id not in json.dumps(found[name])
     assert all(one["caller"] is None for one in found.values())
     assert all(revoked.id not in json.dumps(one.body) for one in heard.values()), "nothing of it travels"
-    assert revoked.id in command(home, "explain", found["revoked"]["requestId"]).stdout
+    assert revoked.id in command(home, "explain", found["revoked"]["requestId"]).out
 
 
 NAMES = {
@@ -151,13 +153,13 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("asked", "kept"), NAMES.values(), ids=NAMES)
-def test_p8_the_name_of_an_unknown_tool_is_recorded_cut_and_escaped(home: Home, asked: str, kept: str) -> None:
+def test_p8_the_name_of_an_unknown_tool_is_recorded_cut_and_escaped(home: Managed, asked: str, kept: str) -> None:
     with speak.stdio(home) as peer:
         peer.ask(speak.mcp_message(asked, {}, modern=False))
     (found,) = home.calls()
     assert found["askedTool"] == kept
     assert found["metadata"]["toolId"] is None
-    assert command(home, "audit", "verify").returncode == 0
+    assert command(home, "audit", "verify").code == 0
 
 
 KEEP = """
@@ -167,8 +169,8 @@ unruly_echo = ["text", "n"]
 """
 
 
-def test_p8_chosen_arguments_are_kept_short_and_shown(tmp_path: Path) -> None:
-    home = make_home(tmp_path / "home", packs=("unruly",), settings=KEEP)
+def test_p8_chosen_arguments_are_kept_short_and_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    home = managed(make_home(tmp_path / "home", packs=("unruly",), settings=KEEP), capfd)
     with speak.stdio(home) as peer:
         peer.rpc("unruly_write", {"name": "kept.txt"})
         peer.rpc("unruly_echo", {"text": "t", "n": 3})
@@ -187,9 +189,9 @@ def test_p8_chosen_arguments_are_kept_short_and_shown(tmp_path: Path) -> None:
         None,
     ]
     assert "canary" not in json.dumps(found)
-    assert "name = kept.txt" in command(home, "explain", found[0]["requestId"]).stdout
-    assert command(home, "audit", "verify").returncode == 0
-    listed = json.loads(command(home, "config", "print", "--json").stdout)
+    assert "name = kept.txt" in command(home, "explain", found[0]["requestId"]).out
+    assert command(home, "audit", "verify").code == 0
+    listed = json.loads(command(home, "config", "print", "--json").out)
     assert "unruly_write" in json.dumps(listed)
 
 
@@ -216,16 +218,16 @@ def test_p8_a_secret_behind_a_reference_is_not_kept_either() -> None:
         check_kept({"t": ["x"]}, {"t": tool})
 
 
-def test_p8_an_empty_directory_is_not_verified(home: Home, tmp_path: Path) -> None:
+def test_p8_an_empty_directory_is_not_verified(home: Managed, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     done = command(home, "audit", "verify", str(empty))
-    assert (done.returncode, done.stdout) == (ExitCode.FAILED, "")
-    assert "nothing was verified" in done.stderr
+    assert (done.code, done.out) == (ExitCode.FAILED, "")
+    assert "nothing was verified" in done.err
 
 
-def test_p8_the_first_record_of_a_run_names_the_policy_and_the_contract_that_it_decides_by(home: Home) -> None:
-    shown = json.loads(command(home, "policy", "show", "--json").stdout)["serves"]
+def test_p8_the_first_record_of_a_run_names_the_policy_and_the_contract_that_it_decides_by(home: Managed) -> None:
+    shown = json.loads(command(home, "policy", "show", "--json").out)["serves"]
     with home.serving() as server:
         heard = speak.mrt(server.port, "unruly_echo", {}, home.keys["admin"])
     with speak.stdio(home) as peer:
@@ -235,22 +237,20 @@ def test_p8_the_first_record_of_a_run_names_the_policy_and_the_contract_that_it_
     lock = json.loads((home.path / "policy" / LOCK_FILE).read_bytes())
     assert shown.keys() == {"policy", "contract"}
     assert shown["contract"] == lock["digest"]
-    assert shown["policy"] in command(home, "policy", "show").stdout
-    explained = command(home, "explain", heard.request_id).stdout
+    assert shown["policy"] in command(home, "policy", "show").out
+    explained = command(home, "explain", heard.request_id).out
     assert f"Policy:   {shown['policy']}\nContract: {shown['contract']}\n" in explained
 
 
-def test_p8_a_policy_whose_contract_was_not_built_is_shown_without_its_digest(home: Home) -> None:
+def test_p8_a_policy_whose_contract_was_not_built_is_shown_without_its_digest(home: Managed) -> None:
     (home.path / "policy" / LOCK_FILE).unlink()
-    shown = json.loads(command(home, "policy", "show", "--json").stdout)["serves"]
+    shown = json.loads(command(home, "policy", "show", "--json").out)["serves"]
     assert shown["contract"] is None
     assert len(shown["policy"]) == 64
 
 
-def command(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        home.command(*arguments), env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+def command(home: Managed, *arguments: str) -> Done:
+    return home.toolgate(*home.command(*arguments)[1:])
 
 
 @pytest.mark.parametrize(

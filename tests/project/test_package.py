@@ -48,6 +48,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+@pytest.mark.guard
 def test_p1_a_wheel_built_from_the_sdist_is_the_wheel_built_from_the_tree(from_sdist: Path, tmp_path: Path) -> None:
     built, direct = contents(from_sdist), contents(build("wheel", ROOT, tmp_path / "wheel"))
     assert built.keys() == direct.keys()

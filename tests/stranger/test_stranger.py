@@ -39,12 +39,14 @@ def spoiled(elsewhere: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     company.close()
 
 
+@pytest.mark.guard
 def test_both_packages_are_installed_elsewhere_and_neither_comes_from_the_clone(elsewhere: Path) -> None:
     code = "import toolgate, toolgate_pack_tickets as t; print(toolgate.__file__, t.__file__)"
     done = subprocess.run([elsewhere / "python", "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert all(place.startswith(str(elsewhere.parent)) for place in done.stdout.split())
 
 
+@pytest.mark.guard
 def test_a_secret_reaches_the_tool_under_serve_stdio_and_call_alike(deployment: Deployment, company: Company) -> None:
     by_call = deployment.call("tickets_find", "query=printer")
     assert by_call.code == 0, by_call.err
@@ -55,6 +57,7 @@ def test_a_secret_reaches_the_tool_under_serve_stdio_and_call_alike(deployment: 
     assert [seen.headers["authorization"] for seen in company.seen] == [f"Bearer {TOKEN}"] * 3
 
 
+@pytest.mark.guard
 def test_the_api_is_reached_through_the_company_s_proxy_and_nothing_else_is(
     deployment: Deployment, company: Company
 ) -> None:
@@ -69,6 +72,7 @@ def test_the_api_is_reached_through_the_company_s_proxy_and_nothing_else_is(
     assert all(proof in head for head in company.asked)
 
 
+@pytest.mark.guard
 def test_a_secret_that_is_gone_is_named_to_the_operator_and_not_to_the_caller(deployment: Deployment) -> None:
     refused = deployment.run("call", "tickets_find", "--json", "query=x", TRACKER_TOKEN="")
     assert refused.code == ExitCode.FAILED
@@ -79,6 +83,7 @@ def test_a_secret_that_is_gone_is_named_to_the_operator_and_not_to_the_caller(de
     assert "env:TRACKER_TOKEN is not there" in told.out
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 def test_its_table_key_service_and_commands_work_on_either_engine(
     engine: str, elsewhere: Path, tmp_path: Path, company: Company, postgres: Postgres
@@ -104,6 +109,7 @@ def test_its_table_key_service_and_commands_work_on_either_engine(
     assert '"act":"tickets.key"' in deployment.run("audit", "tail", "--json").out
 
 
+@pytest.mark.guard
 def test_its_prompt_and_its_resource_are_calls_of_mcp_clients_like_ours(deployment: Deployment) -> None:
     assert deployment.call("tickets_note", "ticket=OPS-1", "note=drum is worn").code == 0
     ref = {"type": "ref/resource", "uri": "ticket:///{ticket}"}
@@ -121,6 +127,7 @@ def test_its_prompt_and_its_resource_are_calls_of_mcp_clients_like_ours(deployme
     assert all(f"mcp.{kind}:tickets." in recorded for kind in ("prompt", "resource", "completion"))
 
 
+@pytest.mark.guard
 def test_its_commands_are_there_where_it_is_enabled_and_nowhere_else(spoiled: Deployment) -> None:
     spoiled.configure("")
     told = spoiled.run("--help", at_home=False)
@@ -132,6 +139,7 @@ def test_its_commands_are_there_where_it_is_enabled_and_nowhere_else(spoiled: De
     assert "No such command" in refused.err
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -160,6 +168,7 @@ def test_a_wrong_setting_is_refused_by_server_call_and_command_alike(
         assert "tok-4711" not in done.out + done.err
 
 
+@pytest.mark.guard
 def test_a_misspelt_store_is_refused_with_the_name_that_was_meant(spoiled: Deployment) -> None:
     spoiled.configure('[stores]\ntickts = "postgresql://u:geheim@h/d"\n')
     for command in (["call", "tickets_find", "query=x"], ["ticket-notes"]):

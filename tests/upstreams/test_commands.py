@@ -7,26 +7,18 @@ import os
 import pty
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.support import Commands
-from tests.homes import PATIENCE_S, Home, environment, make_home
+from tests.cli.support import Managed, managed
+from tests.homes import PATIENCE_S, environment, make_home
 from tests.upstreams.homes import Swapping, ask, stub_table
 from tests.upstreams.support import STUB
 from toolgate.errors import ExitCode
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
-
-
-@dataclass(frozen=True)
-class Managed(Home):
-    """A home, and the commands of whoever looks after it, which run in this process."""
-
-    toolgate: Commands
 
 
 def run(home: Managed, *arguments: str, code: int = 0) -> str:
@@ -42,8 +34,7 @@ def answer(home: Managed, *arguments: str, code: int = 0) -> Any:
 
 @pytest.fixture
 def home(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Managed:
-    made = make_home(tmp_path / "home")
-    return Managed(made.path, made.keys, Commands(capfd))
+    return managed(make_home(tmp_path / "home"), capfd)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from toolgate.packs.governance.stores.consents import POLICY_VERSION, Record
 from toolgate.packs.governance.stores.table import TableConsents, TableFalsePositives
 from toolgate.powers.stores import OpenStores, Place, ReadOnlyStoreError, StoreTooNew, TablePlace, environment_of
 
+pytestmark = pytest.mark.guard
 NAMES = ("false_positives", "consent")
 MIGRATIONS = [Migration(name, 1, [f"CREATE TABLE {name}_t (n BIGINT)"]) for name in NAMES]
 NOW = 1_763_244_000_000
@@ -429,7 +430,6 @@ def eventually(stores: OpenStores, environment: str) -> None:
     until(lambda: environment_of(stores)[0] == environment or None, f"the environment is {environment}")
 
 
-@pytest.mark.guard
 def test_stopping_dynamodb_turns_the_environment_local_and_starting_it_restores_cloud(
     aws: DynamoDb, open_stores: Open
 ) -> None:
@@ -446,7 +446,6 @@ def test_stopping_dynamodb_turns_the_environment_local_and_starting_it_restores_
     assert on_table(stores, lambda table: table.get("a", "1"), "consent") is None
 
 
-@pytest.mark.guard
 def test_an_engine_that_hangs_is_noticed_and_nobody_queues_behind_it(
     aws: DynamoDb, open_stores: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
