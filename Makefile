@@ -18,7 +18,7 @@ PYTEST = $(BIN)/python -m $(if $(REPEAT),scripts.suite --most $(REPEAT) --,pytes
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all check notice guard search rough upstreams mutations mutants conformance clients fail-closed dry-build tokens page-bench governance-bench bench bench-quick bench-against bench-road measures golden docs package lock clean
+.PHONY: help run test test-all environments check notice guard search rough upstreams mutations mutants conformance clients fail-closed dry-build tokens page-bench governance-bench bench bench-quick bench-against bench-road measures golden docs package lock clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ test: $(VENV)/.dev  ## The test suite (under three minutes)
 test-all:  ## The test suite on every Python we support (or VERSIONS="3.12 3.13"); a missing one fails by name
 	@for version in $(VERSIONS); do sh scripts/find_python.sh $$version >/dev/null || exit 1; done
 	@for version in $(VERSIONS); do $(MAKE) --no-print-directory test PYTHON=$$version || exit 1; done
+
+environments:  ## What `make test-all` would install first
+	@for version in $(VERSIONS); do $(MAKE) --no-print-directory .venv-$$version/.dev PYTHON=$$version || exit 1; done
 
 check: $(VENV)/.dev  ## Lint, types, import rules, contract
 	$(BIN)/ruff check src tests benchmarks scripts
