@@ -62,7 +62,7 @@ check: $(VENV)/.dev  ## Lint, types, import rules, contract
 notice: $(VENV)/.dev  ## Was all that is gone since the last release announced by it, two weeks ago?
 	$(BIN)/python scripts/notice.py
 
-guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers
+guard: $(VENV)/.dev  ## Slower suites that hold a promise: kills, real clients, browsers, installations
 	@$(BIN)/python -m scripts.upstreams.install || echo "without them the suite of real MCP servers is skipped" >&2
 	$(PYTEST) -m "guard and not alone" -n $(WORKERS) --dist loadfile $(ARGS) $(OR_NONE)
 	$(PYTEST) -m "guard and alone" $(ARGS) $(OR_NONE)

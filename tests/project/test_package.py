@@ -57,6 +57,7 @@ def test_p1_a_wheel_built_from_the_sdist_is_the_wheel_built_from_the_tree(from_s
     assert [name for name in built if not name.startswith(("toolgate/", "toolgate-"))] == []
 
 
+@pytest.mark.guard
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/quickstart.md"])
 def test_p12_a_page_for_newcomers_says_how_toolgate_comes_onto_the_path(page: str, from_sdist: Path) -> None:
     text = (ROOT / page).read_text()
