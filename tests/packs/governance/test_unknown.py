@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.packs.governance.cli.commands import CLEAN, put, repo, run
+from toolgate.packs.governance.tools.analyze_dissonance import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,3 +148,20 @@ def test_what_is_suppressed_is_listed_with_who_decided_it_and_why(run: Callable[
     put(repo, WORKFLOW, UNSTATED.replace("  test:", "  test: # toolgate: ignore[L0-002] the mirror has no secrets"))
     assert "suppressed L0-002: Job test states no permissions" in run("analyze", "--zizmor", "off").out
     assert "(suppressed by a comment: the mirror has no secrets)" in run("analyze", "--zizmor", "off").out
+
+
+@pytest.mark.parametrize("command", [("analyze",), ("baseline",), ("fp", "mark", "0" * 32)])
+def test_a_context_that_names_no_repository_is_an_error(
+    run: Callable[..., Done], repo: Path, command: tuple[str, ...]
+) -> None:
+    put(repo, WORKFLOW, CLEAN)
+    said = ("--reason", "r", "--reviewer", "ann", "--ticket", "T-1") if command[0] == "fp" else ()
+    done = run(*command, *said, "--context", "our shop")
+    assert (done.code, "--context: our shop is not owner/name" in done.said) == (2, True)
+
+
+def test_a_caller_reads_what_is_suppressed_and_by_whom(desk: Desk) -> None:
+    desk.write(WORKFLOW, UNSTATED.replace("  test:", "  test: # toolgate: ignore[L0-002] the mirror has no secrets"))
+    text = as_text(desk.call("analyze_dissonance", {"files": [WORKFLOW]}).data)
+    assert f"{WORKFLOW}:4: suppressed L0-002: Job test states no permissions" in text
+    assert "(suppressed by a comment: the mirror has no secrets)" in text

@@ -208,17 +208,6 @@ def test_a_finding_of_a_report_is_suppressed_under_the_name_that_the_repository_
     assert (done["repository"], done["findings"], len(done["suppressed"])) == ("acme/renamed", [], 1)
 
 
-def test_a_context_that_names_no_repository_is_no_name_for_a_review_either(
-    run: Callable[..., Done], repo: Path, tmp_path: Path
-) -> None:
-    put(repo, WORKFLOW, CLEAN.replace(SHA, "v4"))
-    report, prose = tmp_path / "report.json", ("--context", "the nightly run")
-    assert run("analyze", "--json", "-o", str(report), *prose, *OFF).code == 0
-    (found,) = json.loads(report.read_text())["analysis"]["findings"]
-    assert run("fp", "mark", found["fingerprint"], "--report", str(report), *prose, *SAID).code == 0
-    assert run("analyze", "--json", *prose, *OFF).json["analysis"]["findings"] == []
-
-
 def test_a_review_by_report_is_refused_where_the_name_cannot_be_read(
     run: Callable[..., Done], repo: Path, tmp_path: Path
 ) -> None:

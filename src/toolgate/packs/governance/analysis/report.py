@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from toolgate.kit.findings import SEVERITIES, Finding
 from toolgate.packs.governance.analysis.drift import DRIFT_LIMIT
 from toolgate.packs.governance.repository.answers import within
@@ -11,6 +13,8 @@ from toolgate.packs.governance.rules.catalogue import ADR, BY_ID, RULES_DIGEST, 
 from toolgate.packs.governance.stores.statistics import Counts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolgate.packs.governance.analysis.drift import BaselineDrift
     from toolgate.packs.governance.analysis.weigh import Analysis
     from toolgate.packs.governance.rules.base import RuleVerdict
@@ -129,9 +133,13 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _why_suppressed(analysis: Analysis, finding: Finding) -> dict[str, Any]:
-    known = analysis.grounds[finding.fingerprint]
-    told = {"source": known.source, "reason": known.reason, "reviewer": known.reviewer, "ticket": known.ticket}
-    return {"suppression": told}
+    return {"suppression": asdict(analysis.grounds[finding.fingerprint])}
+
+
+def decided(grounds: Mapping[str, str]) -> str:
+    """Who suppressed it and why, for the end of a line."""
+    who = ", ".join(part for part in (grounds["reviewer"], grounds["ticket"]) if part)
+    return f" (suppressed by {who or 'a comment'}: {grounds['reason']})"
 
 
 def _drift_json(drift: BaselineDrift | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from toolgate.cli.output import answer_json, say, write
 from toolgate.errors import ToolError
@@ -17,12 +17,13 @@ from toolgate.kit.findings import Finding
 from toolgate.kit.yamldoc import YamlFault
 from toolgate.packs.governance.analysis.pipeline import LocalInputs
 from toolgate.packs.governance.analysis.pipeline import analyze as run
-from toolgate.packs.governance.analysis.report import reliability, report
+from toolgate.packs.governance.analysis.report import decided, reliability, report
 from toolgate.packs.governance.analysis.zizmor import SWITCHED_OFF, missing
 from toolgate.packs.governance.cli.common import (
     as_json,
     exit_of,
     gate_exit,
+    require_name,
     unjudged,
     usage,
     verdict_of,
@@ -108,7 +109,8 @@ def baseline(
 
 
 def analyzed(who: RepositoryCommand, target: CommandTarget, asked: dict[str, Any], outside: LocalInputs) -> Analysis:
-    """Raises: typer.BadParameter: there is nothing to judge."""
+    """Raises: typer.BadParameter: there is nothing to judge, or `context` names no repository."""
+    require_name(asked["context"])
     try:
         analysis = asyncio.run(
             run(who.context(), {"files": list(target.files), "onlyNamed": bool(target.files)} | asked, outside)
@@ -200,12 +202,8 @@ def _credit(finding: Finding) -> str:
 
 
 def _decided(analysis: Analysis, finding: Finding) -> str:
-    """Who suppressed it, and why."""
-    why = analysis.grounds.get(finding.fingerprint)
-    if why is None:
-        return ""
-    who = ", ".join(part for part in (why.reviewer, why.ticket) if part)
-    return f" (suppressed by {who or 'a comment'}: {why.reason})"
+    grounds = analysis.grounds.get(finding.fingerprint)
+    return decided(asdict(grounds)) if grounds else ""
 
 
 def _reliabilities(analysis: Analysis) -> str:

@@ -19,6 +19,7 @@ from toolgate.kit.reports.printable import printable
 from toolgate.kit.reports.render import Checker, render
 from toolgate.model import strictjson
 from toolgate.packs.governance.cli.options import Format, Threshold
+from toolgate.packs.governance.repository.identity import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -122,6 +123,12 @@ def existing(paths: Sequence[Path]) -> list[Path]:
             hint = "; the pattern matches nothing" if any(mark in shown for mark in "*?[") else ""
             raise typer.BadParameter(f"{shown} is not there, or is not a file{hint}")
     return list(paths)
+
+
+def require_name(context: str | None) -> None:
+    """Raises: typer.BadParameter: what was said to name a repository does not; its own name would be taken instead."""
+    if context is not None and not origin_of(context).is_named:
+        raise typer.BadParameter(f"--context: {printable(context)} is not owner/name or owner/name@commit")
 
 
 def usage(fault: ToolError) -> Exception:

@@ -25,6 +25,7 @@ from toolgate.kit.yamldoc import YamlFault
 from toolgate.model import strictjson
 from toolgate.model.clock import rfc3339
 from toolgate.packs.governance.cli.analyze import analyzed, outside
+from toolgate.packs.governance.cli.common import require_name
 from toolgate.packs.governance.cli.git import is_ignored, origin_at
 from toolgate.packs.governance.cli.local import person
 from toolgate.packs.governance.cli.options import About, Root
@@ -171,6 +172,7 @@ def _reviewed(
     who: RepositoryCommand, target: CommandTarget, fingerprint: str, report: Path | None, context: str | None
 ) -> tuple[str, str]:
     """The rule and the repository of the finding. Raises: typer.BadParameter: there is no such finding."""
+    require_name(context)
     if report is not None:
         rules = _findings_of(report)
         repository = origin_among(context, _own_name(who), origin_at(target.root)).repository

@@ -7,7 +7,7 @@ from typing import Any, Final
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.analysis.pipeline import analyze
-from toolgate.packs.governance.analysis.report import report
+from toolgate.packs.governance.analysis.report import decided, report
 from toolgate.packs.governance.analysis.weigh import BREAKER_CODE, MODES
 from toolgate.packs.governance.repository.config import PROFILES
 from toolgate.packs.governance.tools import schemas
@@ -30,15 +30,22 @@ def as_text(data: Any) -> str:
     analysis = data["analysis"]
     lines = []
     for finding in analysis["findings"]:
-        place = ", ".join(f"{evidence['path']}:{evidence['line']}" for evidence in finding["evidence"]) or "-"
-        lines.append(f"{place}: {finding['severity']} {finding['ruleId']}: {finding['title']}")
+        lines.append(f"{_place(finding)}: {finding['severity']} {finding['ruleId']}: {finding['title']}")
         lines.append(f"    why: {finding['because']}")
         lines.append(f"    fix: {finding['remediation']}")
+    lines += [
+        f"{_place(one)}: suppressed {one['ruleId']}: {one['title']}{decided(one['suppression'])}"
+        for one in analysis["suppressed"]
+    ]
     lines += [f"{file['path']}: skipped: {file['reason']}" for file in analysis["skipped"]]
     lines += [f"{rule['id']}: {rule['status']}: {rule['reason']}" for rule in analysis["rules"] if rule["reason"]]
     decision = analysis["decision"]
     lines.append(f"{decision['outcome']}: {'; '.join(decision['reasons'])}")
     return "\n".join(lines) + "\n"
+
+
+def _place(finding: Any) -> str:
+    return ", ".join(f"{evidence['path']}:{evidence['line']}" for evidence in finding["evidence"]) or "-"
 
 
 _FINDING: Final[dict[str, Any]] = {
