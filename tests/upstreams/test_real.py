@@ -13,9 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +50,11 @@ class Real:
     """Tool, arguments, and a word of the answer."""
     env: dict[str, str] = field(default_factory=dict)
     refuses: bool = False
-    """Nothing that a test may reach is let through by its own rules: its refusal is what is relayed."""
+    """What it is asked for is not let through by its own rules: its refusal is what is relayed."""
 
 
-def servers(folder: Path) -> dict[str, Real]:
+def servers(folder: Path, page: str) -> dict[str, Real]:
+    """`page`: the address of one that may be fetched."""
     node, python = PLACE / "node_modules" / ".bin", PLACE / "python" / "bin"
     repository = str(folder / "repository")
     found = {
@@ -63,6 +67,11 @@ def servers(folder: Path) -> dict[str, Real]:
             1,
             (("fetch", {"url": "http://127.0.0.1:9/"}, "link-local"),),
             refuses=True,
+        ),
+        "reaching": Real(
+            (str(python / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips"),
+            1,
+            (("fetch", {"url": page}, "Fetched through the gate"),),
         ),
         "everything": Real(
             (str(node / "mcp-server-everything"),),
@@ -99,7 +108,8 @@ def servers(folder: Path) -> dict[str, Real]:
     return found
 
 
-NAMES = ["time", "git", "fetch", "everything", "filesystem", "memory", "playwright"]
+PAGE = "<html><head><title>Page</title></head><body><p>Fetched through the gate.</p></body></html>"
+NAMES = ["time", "git", "fetch", "reaching", "everything", "filesystem", "memory", "playwright"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     need("upstreams")
     folder = tmp_path_factory.mktemp("real")
     _repository(folder / "repository")
-    real = servers(folder)
+    (folder / "page").mkdir()
+    (folder / "page" / "index.html").write_text(PAGE)
+    with _web(folder / "page") as page:
+        yield from _adopted(folder, servers(folder, page))
+
+
+def _adopted(folder: Path, real: dict[str, Real]) -> Iterator[World]:
     config = {
         name: {
             "command": sys.executable,
@@ -140,6 +156,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         upstream(home, "adopt", name, "--roles", "admin", "--yes")
     with home.serving("--limits-output-bytes", "4194304") as server:
         yield World(home, server, real, folder)
+
+
+@contextmanager
+def _web(place: Path) -> Iterator[str]:
+    """The address of a page on this machine."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(place))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/index.html"
+        finally:
+            server.shutdown()
 
 
 def _repository(place: Path) -> None:
