@@ -11,7 +11,23 @@ const server = createServer();
 await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
 const origin = `http://127.0.0.1:${server.address().port}`;
 
+// A client id metadata document that somebody publishes. Nothing else is fetched.
+const published = "https://gate.example.org/client.json";
+const metadata = {
+  client_id: published,
+  client_name: "Toolgate",
+  application_type: "native",
+  redirect_uris: ["http://127.0.0.1/callback"],
+  grant_types: ["authorization_code", "refresh_token"],
+  response_types: ["code"],
+  token_endpoint_auth_method: "none",
+};
+
 const provider = new Provider(origin, {
+  fetch: async (url) => {
+    if (String(url) !== published) throw new Error("nothing is there");
+    return new Response(JSON.stringify(metadata), { headers: { "content-type": "application/json" } });
+  },
   cookies: { keys: ["test"] },
   scopes: ["openid", "offline_access"],
   pkce: { required: () => true },
@@ -22,6 +38,7 @@ const provider = new Provider(origin, {
     registration: { enabled: true },
     revocation: { enabled: true },
     deviceFlow: { enabled: true },
+    clientIdMetadataDocument: { enabled: true, ack: "draft-02" },
     resourceIndicators: {
       enabled: true,
       defaultResource: () => undefined,

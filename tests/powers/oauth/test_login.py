@@ -127,6 +127,18 @@ def test_a_client_that_was_registered_is_used_again(tmp_path: Path, server: Auth
     assert (server.counts()["registrations"], state_of(home)["client_id"]) == (before, client)
 
 
+def test_a_client_id_that_is_the_address_of_a_published_document_needs_no_registration(
+    tmp_path: Path, server: Authority
+) -> None:
+    published = "https://gate.example.org/client.json"
+    before = server.counts()["registrations"]
+    home = home_for(tmp_path, server, client_id=published)
+    assert logged_in(home)["renews"] is True
+    state = state_of(home)
+    assert (state["client_id"], state["auth_method"], state["client_secret"]) == (published, "none", "")
+    assert server.counts()["registrations"] == before
+
+
 def test_a_visit_with_another_state_is_refused_and_the_right_one_still_counts(
     tmp_path: Path, server: Authority
 ) -> None:
