@@ -1675,6 +1675,20 @@ MUTATIONS = (
         f"{DEVSITE}::test_f20_findings_are_kept_for_a_few_papers_only",
     ),
     Mutation(
+        "governance: what nobody stated is a pass (F16)",
+        "src/toolgate/packs/governance/invariants/permissions.py",
+        "    elif default is None:\n",
+        "    elif False:\n",
+        "tests/packs/governance/test_fail_open.py::test_f16_a_caller_is_warned_and_not_told_that_it_passed",
+    ),
+    Mutation(
+        "stdio: whoever closes its end gets no answers (F23)",
+        "src/toolgate/servers/lifecycle.py",
+        "await server.drain(settings.server.drain_seconds)",
+        "server.give_up()",
+        f"{STDIO}::test_f23_d5_what_was_read_before_the_pipe_closed_is_answered",
+    ),
+    Mutation(
         "drain: HTTP does not know its time",
         "src/toolgate/servers/http_lifecycle.py",
         "drain_s=settings.server.drain_seconds,",
