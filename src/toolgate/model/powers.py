@@ -65,6 +65,8 @@ class ReadFiles(Protocol):
 
 
 class WriteFiles(ReadFiles, Protocol):
+    """What a call writes is counted first. Both methods raise WorkFailed beyond the share of the call or of its caller."""
+
     def write_bytes(self, path: str, data: bytes, *, exclusive: bool = False, mode: int = 0o644) -> None:
         """Replace a file atomically (temporary file, sync, rename); `exclusive` refuses an existing one (FILE_EXISTS)."""
         ...
