@@ -76,6 +76,29 @@ class Client:
         finally:
             answer.close()
 
+    @contextmanager
+    def giving_up(self, era: str, method: str, params: dict[str, Any]) -> Iterator[None]:
+        """A call that the client does not wait for any longer when the block ends."""
+        if era == HANDSHAKE:
+            self.greet()
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        headers = {"x-mcp-api-key": self._key, "accept": "application/json, text/event-stream"}
+        headers |= {"content-type": "application/json", "mcp-protocol-version": era}
+        if era == MODERN:
+            headers |= {"mcp-method": method, "mcp-name": params["name"]}
+            params = {**params, "_meta": {META_VERSION: MODERN, META_CAPABILITIES: {}}}
+        else:
+            headers["mcp-session-id"] = self.session or ""
+        with closing(connection):
+            message = {"jsonrpc": "2.0", "id": "given-up", "method": method, "params": params}
+            connection.request("POST", "/mcp", json.dumps(message), headers)
+            yield
+            if era == HANDSHAKE:
+                note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "given-up"}}
+                with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)) as another:
+                    another.request("POST", "/mcp", json.dumps(note), headers)
+                    assert another.getresponse().status == 202
+
     def respond(self, request_id: Any, result: dict[str, Any] | None) -> None:
         """To a request of the server's; None: with an error."""
         said = {"error": {"code": -1, "message": "no"}} if result is None else {"result": result}

@@ -13,6 +13,7 @@ from tests.offers.client import GREETING, Client
 from tests.upstreams.homes import adopting_home
 from tests.upstreams.relay.gates import BOTH, ERAS, WAYS, Gate, upstream, whole
 from tests.upstreams.relay.talking import ANSWERS, ASKING, EVERYTHING, METHODS, call, converse, refused_questions
+from tests.waiting import until
 
 HANDSHAKE, MODERN = ERAS
 UPSTREAMS = [(era, way) for era in (*ERAS, BOTH) for way in WAYS]
@@ -96,6 +97,21 @@ def test_an_upstream_of_both_eras_is_asked_in_that_of_the_caller(gate: EraGate, 
     else:
         _, result = converse(gate.client(), era, call("press"), ANSWERS["elicit"])
         assert json.loads(result["content"][0]["text"]) == ANSWERS["elicit"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_that_its_client_gives_up_is_cancelled_at_the_upstream(gate: EraGate, era: str) -> None:
+    """Each side in the words of its era: a connection that is closed, or a notification."""
+
+    def stalled() -> list[bool]:
+        found: list[bool] = json.loads(called(gate, MODERN, "stalled")["result"]["content"][0]["text"])
+        return found
+
+    before = len(stalled())
+    client = gate.client()
+    with client.giving_up(era, "tools/call", call("stall")):
+        until(lambda: len(stalled()) > before, "the call has reached the upstream")
+    until(lambda: stalled()[before], "the upstream has heard that it is cancelled")
 
 
 modern_upstream = pytest.mark.parametrize("gate", [(MODERN, "http")], indirect=True, ids=["modern"])

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import queue
+import select
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +21,8 @@ from typing import Any
 MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
 WAIT_S = 20.0
+LOOK_S = 0.05
+"""Between two looks whether a connection was closed."""
 OPEN = {"type": "object"}
 ASKS = {
     "sample": ("sampling", "sampling/createMessage", {"maxTokens": 5, "messages": []}),
@@ -53,12 +58,12 @@ OVERREACHES = "overreach"
 TWICE = "twice"
 """Asks two things at once."""
 STALLS = "stall"
-"""Does not answer."""
+"""Does not answer until it is cancelled; `stalled` tells how many calls did not, and how many of them were cancelled."""
 ASIDE = "aside"
 """Asks on a stream apart from the call's, as some servers do."""
 CONSULTS = "consult"
 """A prompt that asks for a name first."""
-PLAIN = ("echo", "link", "logs", "steps", "touch", "alter", "sessions", OVERREACHES, TWICE, STALLS, ASIDE)
+PLAIN = ("echo", "link", "logs", "steps", "touch", "alter", "sessions", "stalled", OVERREACHES, TWICE, STALLS, ASIDE)
 NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -82,6 +87,11 @@ class State:
         self.apart: dict[str, queue.Queue[Any]] = {}
         """Of the handshake era, by session."""
         self.subscribed: set[str] = set()
+        self.stalled: list[bool] = []
+        """Of each call that was not answered, whether it was cancelled."""
+        self.cancelled: set[Any] = set()
+        """Ids of requests."""
+        self.noted = threading.Condition()
         self.number = 0
         self.lock = threading.Lock()
 
@@ -95,6 +105,12 @@ class State:
             if uri in (self.subscribed if number is None else uris):
                 meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
                 stream.put({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})
+
+    def note(self, message: dict[str, Any]) -> None:
+        if message["method"] == "notifications/cancelled":
+            with self.noted:
+                self.cancelled.add(message["params"]["requestId"])
+                self.noted.notify_all()
 
     def alter(self) -> None:
         """Tell of a list that changed; what is in it stays."""
@@ -130,9 +146,15 @@ class HttpHandler(BaseHTTPRequestHandler):
             self.state.answers.pop(message["id"]).put(message)
             self.plain(202, None)
         elif "id" not in message:
+            self.state.note(message)
             self.plain(202, None)
         else:
             self.answering().handle(message)
+
+    def is_closed(self) -> bool:
+        """In the modern era that cancels a call."""
+        readable = select.select([self.connection], [], [], 0)[0]
+        return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def answering(self) -> Answering:
         self.streaming = False
@@ -176,6 +198,9 @@ class Pipe:
     """And over pipes: a line each."""
 
     lock = threading.Lock()
+
+    def is_closed(self) -> bool:
+        return False
 
     def event(self, message: dict[str, Any]) -> None:
         with self.lock:
@@ -318,8 +343,8 @@ class Answering:
         name, arguments = self.params["name"], self.params.get("arguments", {})
         if name in ASKS and not (name == "press" and self.modern):
             self.ask(*ASKS[name])
-        elif name == "sessions":
-            self.text(str(len(self.state.clients)))
+        elif name in ("sessions", "stalled"):
+            self.text(json.dumps(len(self.state.clients) if name == "sessions" else self.state.stalled))
         elif name in ("press", OVERREACHES, TWICE, STALLS, ASIDE):
             self.misbehave(name)
         elif name == "link":
@@ -347,7 +372,7 @@ class Answering:
 
     def misbehave(self, name: str) -> None:
         if name == STALLS:
-            threading.Event().wait(WAIT_S)
+            self.stall()
         elif self.modern:
             self.text("there is no back-channel", isError=True)
         elif name == OVERREACHES:
@@ -358,6 +383,14 @@ class Answering:
         else:
             both = self.put(*ASKS["elicit"][1:]), self.put(*ASKS["roots"][1:])
             self.text(json.dumps([each.get(timeout=WAIT_S).get("result") for each in both]))
+
+    def stall(self) -> None:
+        number, due = len(self.state.stalled), time.monotonic() + WAIT_S
+        self.state.stalled.append(False)
+        while not self.state.stalled[number] and time.monotonic() < due:
+            with self.state.noted:
+                self.state.noted.wait(LOOK_S)
+            self.state.stalled[number] = self.message["id"] in self.state.cancelled or self.way.is_closed()
 
     def ask(self, capability: str, method: str, params: dict[str, Any]) -> None:
         """In the words of its era."""
@@ -405,7 +438,9 @@ def serve_pipes(state: State) -> None:
         message = json.loads(line)
         if "method" not in message:
             state.answers.pop(message["id"]).put(message)
-        elif "id" in message:
+        elif "id" not in message:
+            state.note(message)
+        else:
             threading.Thread(target=Answering(state, Pipe(), "").handle, args=(message,), daemon=True).start()
 
 
