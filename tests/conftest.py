@@ -1,11 +1,14 @@
-"""Before any test: choose which cases property tests draw, and restore the signals that a shell may have told us to ignore."""
+"""Before any test: choose which cases property tests draw, wait for no disk, and restore the signals that a shell may have told
+us to ignore."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,10 +21,17 @@ settings.load_profile("fast")
 
 
 def pytest_configure() -> None:
+    os.fsync = os.fdatasync = _kept_in_memory
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # how shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # how nohup does
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def _kept_in_memory(descriptor: Any) -> None:
+    """What a test writes has to survive no power cut, and a disk that others use is waited for longer than everything else.
+    Programs that tests start write to the disk as ever."""
+    os.fstat(descriptor)  # one that is closed is a fault as before
 
 
 @pytest.hookimpl(wrapper=True)

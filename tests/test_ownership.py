@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.cli.support import clean_environment
+from tests.cli.support import without_settings
 from tests.homes import Home, make_home
 from toolgate.cli.init.home import furnish
+from toolgate.cli.main import main
 from toolgate.config import load_settings
 from toolgate.errors import SettingsError, StartRefused
 from toolgate.ownership import TRUSTED_GROUP, TRUSTED_USER, check_owners
@@ -126,11 +125,16 @@ def test_f21_a_name_that_nobody_has_is_a_fault(home: Home, variable: str) -> Non
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o002, 0o077])
-def test_f21_init_makes_a_home_that_only_its_owner_can_write(tmp_path: Path, mask: int) -> None:
+def test_f21_init_makes_a_home_that_only_its_owner_can_write(
+    tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "new" / "home"
-    code = f"import os; os.umask({mask}); from toolgate.cli.main import run; run()"
-    environment = clean_environment()
-    subprocess.run([sys.executable, "-c", code, "init", str(place)], env=environment, check=True, capture_output=True)
+    without_settings(monkeypatch)
+    old = os.umask(mask)
+    try:
+        assert main(["init", str(place)]) == 0
+    finally:
+        os.umask(old)
     for path in [place, *place.rglob("*")]:
         private = path.relative_to(place).parts[:1] in (("keys",), ("secrets",), ("state",), ("runs",))
         public = path.suffix == ".pub" and path.parent.name == "secrets"

@@ -20,6 +20,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.cli.support import Commands
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, environment
 from tests.upstreams.homes import FACES, Swapping, adopting_home, ask
@@ -229,11 +230,13 @@ def test_the_same_verdict_over_a_pipe(behaviour: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["exit", "die on call", "described otherwise"])
-def test_the_command_line_ends_with_the_verdicts_exit_code(behaviour: str, tmp_path: Path) -> None:
+def test_the_command_line_ends_with_the_verdicts_exit_code(
+    behaviour: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     swapping = Swapping(tmp_path)
     home = adopting_home(tmp_path / "home", {"stub": swapping.table()})
     swapping.behave(behaviour)
-    heard = speak.command_line(home, "stub_echo", {"text": "x"}, home.keys["admin"])
+    heard = speak.called_here(Commands(capfd), home, "stub_echo", {"text": "x"}, home.keys["admin"])
     assert (heard.code, heard.status) == (VERDICTS[behaviour][0], VERDICTS[behaviour][2])
 
 
