@@ -34,8 +34,8 @@ def as_text(data: Any) -> str:
         lines.append(f"    why: {finding['because']}")
         lines.append(f"    fix: {finding['remediation']}")
     lines += [
-        f"{_place(one)}: suppressed {one['ruleId']}: {one['title']}{decided(one['suppression'])}"
-        for one in analysis["suppressed"]
+        f"{_place(finding)}: suppressed {finding['ruleId']}: {finding['title']}{decided(finding['suppression'])}"
+        for finding in analysis["suppressed"]
     ]
     lines += [f"{file['path']}: skipped: {file['reason']}" for file in analysis["skipped"]]
     lines += [f"{rule['id']}: {rule['status']}: {rule['reason']}" for rule in analysis["rules"] if rule["reason"]]
