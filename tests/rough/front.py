@@ -21,7 +21,7 @@ from tests.rough.cores import place_server
 
 IS_LONG = os.environ.get("ROUGH") == "long"
 """`make rough`: every kind at every number of connections."""
-WINDOW_S = 2.0 if IS_LONG else 1.5
+WINDOW_S = 2.0 if IS_LONG else 1.0
 """Of a measurement: 500 calls in the long form, so that its p99 is not the slowest one. There are 138 of them, and the whole
 must take no more than ten minutes, or nobody runs it."""
 QUIET_FOR_S = 30.0 if IS_LONG else math.inf

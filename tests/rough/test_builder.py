@@ -33,7 +33,6 @@ TOOLS = [*abuse.rows(0), "refusals", "all"] if IS_LONG else ["refusals", "all"]
 QUICK = {
     "keyed burst": (100,),
     "keyed, never reads": (100,),
-    "keyed, endless trailers": (100,),
     "keyed, chunks of one byte": (100,),
     "keyed, slow body": (100,),
     "keyed, large bodies": (100,),

@@ -26,7 +26,7 @@ from tests.servers.smuggling import Client
 from toolgate.cli.main import main
 from toolgate.settings import DEFAULT_PACKS
 
-SECONDS = float(os.environ.get("ROUGH_SECONDS", "60" if IS_LONG else "8"))
+SECONDS = float(os.environ.get("ROUGH_SECONDS", "60" if IS_LONG else "6"))
 SEED = int(os.environ.get("ROUGH_SEED", secrets.randbelow(10**9)))
 AT_ONCE = 32
 READ_S = 0.5

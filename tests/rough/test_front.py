@@ -27,13 +27,11 @@ QUICK = {
     "burst": (1, 1000),
     "endless header value": (100,),
     "endless headers": (1000,),
-    "endless trailers": (100,),
     "never reads": (1000,),
     "CRLF once": (1000,),
     "silent": (2000,),
     "slow body": (100,),
     "half-closed": (1000,),
-    "upgrade": (1000,),
     "churn": (1000,),
 }
 """What a minute is enough for. Twice as many silent ones as a server admits."""
