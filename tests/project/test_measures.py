@@ -49,7 +49,7 @@ def test_no_loop_calls_what_it_holds_one() -> None:
     found = [
         f"{module.name}:{node.target.lineno}"
         for module in modules(SOURCE)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)
         for name in ast.walk(node.target)
         if isinstance(name, ast.Name) and name.id == "one"

@@ -50,6 +50,8 @@ ABOUT_PACKS = {
 
 def names_in(path: Path) -> Iterator[str]:
     text = path.read_text()
+    if not re.search(WORDS, text, re.IGNORECASE):
+        return  # most files: to read one token by token takes a hundred times as long
     if path.suffix != ".py":
         yield from (found[0] for found in NAMED.finditer(text))
         return
