@@ -23,7 +23,7 @@ from toolgate.gate.authority.stops import STOPS_FILE, Stops
 from toolgate.gate.keys import KeyRing
 from toolgate.kit.conditions.rules import CallRules, RuleChecker, RuleText, Subject, Unjudged
 from toolgate.model import strictjson
-from toolgate.model.call import CallerBounds
+from toolgate.model.call import MAX_LIMIT, CallerBounds
 
 SIZES = (1024, 10 * 1024, 100 * 1024, 1024 * 1024)
 SCHEMA = {
@@ -58,7 +58,7 @@ def call_costs(calls: int, rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         plain = bench_home(Path(folder) / "plain")
         ruled = bench_home(Path(folder) / "ruled", rows={"bench_echo": {"x-rules": [ECHO_RULE]}})
-        bounds = CallerBounds(scopes=("bench_*",), ranges=("192.0.2.0/24",), per_minute=10**9, concurrency=10)
+        bounds = CallerBounds(scopes=("bench_*",), ranges=("192.0.2.0/24",), per_minute=MAX_LIMIT, concurrency=10)
         _, bounded = KeyRing(plain.path / "keys" / "callers.json").create("builder", bounds=bounds)
         apps = (plain.app(), ruled.app())
         works = {
