@@ -76,6 +76,7 @@ def _desk(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, str
         upstreams=tuple,
         running=dict,
         limits_fault=lambda: None,
+        stops=tuple,
         approvals=None,  # type: ignore[arg-type]
     )
     return Desk(ports, session, ConsoleVisit("GET", (), query, {}), behind(log.path, log.index), log.clock.now)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.console.visiting import Visitor, call, visitor
+from tests.console.visiting import Visitor, call, console, visitor
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, environment
 from tests.waiting import until
+from toolgate.gate.authority.stops import STOPS_FILE, Stops, new_stop
 from toolgate.model.call import CallerBounds
 
 
@@ -98,3 +100,14 @@ def _last_use(home: Home, key_id: str) -> str | None:
     )
     found: str | None = json.loads(done.stdout)["lastUse"]
     return found
+
+
+def test_what_an_operator_has_stopped_is_on_the_overview(tmp_path: Path) -> None:
+    with console(tmp_path / "home") as (home, server):
+        stop = new_stop(tool="dummy_*", caller=None, upstream=None, reason="", since=0.0, until=None)
+        Stops(home.path / "keys" / STOPS_FILE).add(stop)
+        admin = visitor(server, home.keys["admin"])
+        assert "Stopped until resumed: tool dummy_*" in admin.get().shown
+        assert "Stopped until" not in visitor(server, home.keys["builder"]).get().shown
+        (home.path / "keys" / STOPS_FILE).write_text("{")
+        assert "Every call is stopped" in admin.get().shown

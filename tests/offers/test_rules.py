@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.faces import speak
 from tests.homes import Home, Server, make_home
 from tests.offers.client import Client
+from toolgate.gate.authority.stops import STOPS_FILE, Stops, new_stop
 
 ROWS: dict[str, dict[str, Any]] = {
     "prompt:before_you_act": {
@@ -114,3 +116,16 @@ def test_a_refusal_is_heard_by_who_carries_a_state(served: tuple[Home, Server], 
 
 def test_a_client_that_cannot_hears_the_error(client: Client) -> None:
     assert call(client, "release-6")["result"]["structuredContent"]["code"] == "APPROVAL_REQUIRED"
+
+
+def test_a_stopped_prompt_and_a_stopped_resource_say_so(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", packs=("governance",))
+    for row in ("prompt:before_you_act", "resource:own_record"):
+        stop = new_stop(tool=row, caller=None, upstream=None, reason="", since=0.0, until=None)
+        Stops(home.path / "keys" / STOPS_FILE).add(stop)
+    with home.serving() as server:
+        client = Client(server.port, home.keys["builder"])
+        asked = (("prompts/get", prompt("to learn")), ("resources/read", {"uri": f"audit://mine/{'1' * 32}"}))
+        for method, params in asked:
+            refused = client.ask_modern(method, params)["error"]
+            assert (refused["code"], refused["data"]["canonical_code"]) == (503, "STOPPED")

@@ -14,7 +14,7 @@ from tests.cli.support import Commands, Done
 from tests.gate.conftest import Gate
 from tests.homes import Home, make_home
 from tests.offers.client import Client
-from toolgate.errors import Ending, StartRefused
+from toolgate.errors import OK, Ending, StartRefused
 from toolgate.gate.keys import KeyRing
 from toolgate.model.call import CallerBounds
 from toolgate.policy.diff import compare
@@ -217,6 +217,39 @@ def test_policy_test_explain_and_replay_judge_prompts_and_resources(
         resource,
         "rule own: the record does not hold args.request_id",
     )
+
+
+ASK = {"name": "ask", "require-approval": "args.n != null && args.n > 5"}
+
+
+@pytest.mark.parametrize(
+    ("proposed", "counts"),
+    [
+        ([ASK], {"same": 5}),
+        ([], {"same": 2, "would_let_through": 3}),
+        ([RULE], {"same": 2, "would_refuse": 3}),
+        ([{"name": "all", "require-approval": "true"}], {"same": 4, "cannot_tell": 1}),
+    ],
+    ids=["unchanged", "nobody is asked", "refused outright", "always asked"],
+)
+def test_policy_replay_tells_calls_that_a_person_decides_from_those_that_a_policy_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], proposed: list[dict[str, Any]], counts: dict[str, int]
+) -> None:
+    keep = '[ledger.keep]\nunruly_echo = ["n"]\n'
+    home = make_home(tmp_path / "home", packs=("unruly",), settings=keep, rows={"unruly_echo": {"x-rules": [ASK]}})
+    gate, toolgate = Gate(home, home.app()), Commands(capfd)
+    gate.call("unruly_echo", {"n": 4}, key="builder")
+    waits = [gate.call("unruly_echo", {"n": n}, key="builder") for n in (6, 7)]
+    for verb, answer in zip(("approve", "refuse"), waits, strict=True):
+        assert answer.details is not None
+        assert toolgate("approvals", verb, answer.details["approval_id"], "--home", str(home.path)).code == 0
+    assert [gate.call("unruly_echo", {"n": n}, key="builder").ending for n in (6, 7)] == [OK, Ending.RULE_DENIED]
+    gate.run(gate.app.close())
+    gate.loop.close()
+    other = make_home(tmp_path / "proposed", packs=("unruly",), rows={"unruly_echo": {"x-rules": proposed}})
+    words = ("policy", "replay", "--policy", str(other.path / "policy"), "--json", "--home", str(home.path))
+    found = toolgate(*words).json["counts"]
+    assert {kind: number for kind, number in found.items() if number} == counts
 
 
 def test_policy_replay_knows_that_a_policy_cannot_widen_a_keys_scopes(

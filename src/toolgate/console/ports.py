@@ -10,6 +10,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant
+    from toolgate.gate.authority.stops import Stop
     from toolgate.gate.keys import KeyRing
     from toolgate.kit.conditions.approval import ApprovalStore
     from toolgate.ledger.acts import ActLog
@@ -64,6 +65,8 @@ class Ports(Struct, frozen=True):
     running: Callable[[], Mapping[str, int]]
     """Calls under way in this process, by key."""
     limits_fault: Callable[[], str | None]
+    stops: Callable[[], Sequence[Stop]]
+    """What an operator has stopped. Raises (when called): StopsFault."""
     approvals: ApprovalStore
     panels: Sequence[PackPanel] = ()
     changes: UpstreamChanges | None = None

@@ -43,6 +43,7 @@ def console_of(app: App) -> Console:
         upstreams=partial(_upstreams, app),
         running=partial(_running, app),
         limits_fault=app.limits_fault,
+        stops=app.stops.in_force,
         approvals=app.road.approvals.store,
         changes=app.changes,
         panels=[

@@ -43,6 +43,7 @@ _WITH_THEIR_STATUS: Final = frozenset(
         Ending.UNAVAILABLE,
         Ending.RULE_DENIED,
         Ending.APPROVAL_REQUIRED,
+        Ending.STOPPED,
     }
 )
 """Their code is the number of their status, which is outside of the range that JSON-RPC keeps for itself."""

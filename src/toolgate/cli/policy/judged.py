@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _CUT: Final = re.compile(r"\.\.\. \([0-9]+ characters\)\Z")
 """How the log ends a value that was too long to keep."""
 _BY_POLICY: Final = frozenset({Ending.UNKNOWN_TOOL, Ending.INSUFFICIENT_ROLE, Ending.RULE_DENIED})
-_BEFORE_POLICY: Final = frozenset(
-    {Ending.APPROVAL_REQUIRED, Ending.STOPPED, Ending.TOO_MANY, Ending.TOO_FAST, Ending.BAD_ARGUMENTS}
-)
-"""Ends of calls whose arguments no rule has seen."""
+_BEFORE_POLICY: Final = frozenset({Ending.STOPPED, Ending.TOO_MANY, Ending.TOO_FAST, Ending.BAD_ARGUMENTS})
+"""Ends of calls whose arguments no rule has seen: they did not run, whatever a rule says."""
+_Decision = Literal["refused", "asked", "granted", "declined", "passed", "ended"]
+"""By the policy; a person was asked, said yes, said no; nobody had to be; it ended before that."""
 
 
 class Judged(Struct, frozen=True):
@@ -102,39 +102,67 @@ class Judge:
     def replay(self, record: Mapping[str, Any]) -> Replayed | None:
         """None: not a call that a policy decides about."""
         caller, tool_id = record.get("caller"), (record.get("metadata") or {}).get("toolId")
-        happening = (record.get("error") or {}).get("happening")
         if record.get("event") != "outcome" or caller is None or tool_id is None:
             return None
         name = self._names.get(tool_id, tool_id)
-        refused = happening in _BY_POLICY
-        now, why = self._proposed(name, record, judges_rules=happening not in _BEFORE_POLICY)
-        kind = "cannot_tell" if now is None else "same"
-        if now is not None and now != refused:
-            kind = "would_refuse" if now else "would_let_through"
-        return Replayed(kind, caller["id"], caller["role"], name, why)
+        before = _decided(record)
+        now, why = self._proposed(name, record, judges_rules=before != "ended")
+        return Replayed(_compared(before, now), caller["id"], caller["role"], name, why)
 
-    def _proposed(self, name: str, record: Mapping[str, Any], *, judges_rules: bool) -> tuple[bool | None, str]:
-        """Would it be refused, and why; None: the record does not hold what decides."""
+    def _proposed(self, name: str, record: Mapping[str, Any], *, judges_rules: bool) -> tuple[_Decision | None, str]:
+        """What it would decide, and why; None: the record does not hold what decides."""
         row, tool = self.rows.get(name), self.tools.get(name)
         role = record["caller"]["role"]
         if row is None or tool is None:
-            return True, "no row"
+            return "refused", "no row"
         if role not in row.roles:
-            return True, f"{role} does not hold it"
+            return "refused", f"{role} does not hold it"
         if "keyScopes" in record:
-            return True, "the scopes of its key do not cover it"  # whatever the policy says
+            return "refused", "the scopes of its key do not cover it"  # whatever the policy says
         if not judges_rules or name not in self.rules:
-            return False, "its role holds it"
-        missing: list[str] = []
-        for rule in self.rules[name].all:
-            if rule.source.kind != "deny":
-                continue  # whether a person would have approved it is on no record
-            lacking = sorted(_lacking(rule, record))
-            if lacking:
-                missing.append(f"rule {rule.source.name}: the record does not hold {', '.join(lacking)}")
-            elif _holds(rule, tool, record):
-                return True, f"rule {rule.source.name}"
-        return (None, "; ".join(missing)) if missing else (False, "no rule refuses it")
+            return "passed", "its role holds it"
+        return _ruled(self.rules[name], tool, record)
+
+
+def _ruled(rules: CallRules, tool: Tool, record: Mapping[str, Any]) -> tuple[_Decision | None, str]:
+    missing: list[str] = []
+    asking: CallRule | None = None
+    for rule in rules.all:
+        lacking = sorted(_lacking(rule, record))
+        if lacking:
+            missing.append(f"rule {rule.source.name}: the record does not hold {', '.join(lacking)}")
+        elif _holds(rule, tool, record):
+            if rule.source.kind == "deny":
+                return "refused", f"rule {rule.source.name}"
+            asking = asking or rule
+    if missing:
+        return None, "; ".join(missing)
+    return ("asked", f"rule {asking.source.name} asks a person") if asking else ("passed", "no rule refuses it")
+
+
+def _decided(record: Mapping[str, Any]) -> _Decision:
+    """What became of it then."""
+    happening = (record.get("error") or {}).get("happening")
+    if happening == Ending.APPROVAL_REQUIRED:
+        return "asked"
+    if happening == Ending.RULE_DENIED and "approval" in record:
+        return "declined"
+    if happening in _BY_POLICY:
+        return "refused"
+    if happening in _BEFORE_POLICY:
+        return "ended"
+    return "granted" if "approval" in record else "passed"
+
+
+def _compared(before: _Decision, now: _Decision | None) -> str:
+    """A call that a person would be asked about, and was not, may have been approved or refused: that is on no record."""
+    if now is None:
+        return "cannot_tell"
+    if now == "refused":
+        return "same" if before in ("refused", "declined") else "would_refuse"
+    if now == "asked":
+        return "same" if before in ("asked", "granted", "declined") else "cannot_tell"
+    return "would_let_through" if before in ("refused", "asked", "declined") else "same"
 
 
 def _holds(rule: CallRule, tool: Tool, record: Mapping[str, Any]) -> bool:

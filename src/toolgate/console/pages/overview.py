@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from toolgate.console.charts import bar_chart
 from toolgate.console.pages.approvals import SILENT
 from toolgate.console.pages.shared import DAY_MS, ConsolePage
+from toolgate.gate.authority.stops import StopsFault
 from toolgate.ledger import record
 from toolgate.model.clock import rfc3339
 
@@ -97,6 +98,7 @@ def _needs(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
             text = f"{tool} of {upstream.name} is refused: {reason}"
             yield {"what": text, "to": f"upstreams/{upstream.name}"}
     if desk.session.sees_all:
+        yield from _stopped(desk)
         yield from _in_doubt(desk, index)
     yield from _expiring(desk)
     for _, _, silent in desk.ports.stores():
@@ -105,6 +107,16 @@ def _needs(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
     fault = desk.ports.limits_fault()
     if fault is not None:
         yield {"what": fault, "to": ""}
+
+
+def _stopped(desk: Desk) -> Iterator[dict[str, str]]:
+    try:
+        stops = desk.ports.stops()
+    except StopsFault as fault:
+        yield {"what": f"Every call is stopped: {fault}", "to": "calls?verdict=stopped"}
+        return
+    for stop in stops:
+        yield {"what": f"Stopped {stop.ending()}: {stop.scope()}", "to": "calls?verdict=stopped"}
 
 
 def _in_doubt(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:
