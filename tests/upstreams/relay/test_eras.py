@@ -155,16 +155,19 @@ def test_an_elicitation_by_url_is_refused_by_the_gate_which_says_so(gate: EraGat
         assert refused_questions(gate.home)[-1] == ("visit", "elicitation/create", "not_relayed")
 
 
+@pytest.mark.parametrize("name", ["tools", "prompts", "resources"])
 @pytest.mark.parametrize("era", ERAS)
-def test_a_list_that_changed_is_told_to_clients(gate: EraGate, era: str) -> None:
+def test_a_list_that_changed_is_told_to_clients(gate: EraGate, era: str, name: str) -> None:
     called(gate, MODERN, "echo")  # it is connected, and heard
     client = gate.client()
-    listening = client.listening(toolsListChanged=True) if era == MODERN else client.greet().stream()
+    wanted = {f"{name}ListChanged": True}
+    listening = client.listening(**wanted) if era == MODERN else client.greet().stream()
     with listening as heard:
         if era == MODERN:
-            assert next(heard)["params"]["notifications"] == {"toolsListChanged": True}
+            assert next(heard)["params"]["notifications"] == wanted
         called(gate, era, "alter")
-        assert next(heard)["method"] == "notifications/tools/list_changed"
+        told = next(message["method"] for message in heard if era == MODERN or f"/{name}/" in message["method"])
+        assert told == f"notifications/{name}/list_changed"
 
 
 def test_a_form_never_asks_for_a_secret(gate: EraGate) -> None:

@@ -67,8 +67,8 @@ PLAIN = ("echo", "link", "logs", "steps", "touch", "alter", "sessions", "stalled
 NOTE, PANEL, TEMPLATE = "note://one", "ui://panel", "note://{+path}"
 CAPABILITIES = {
     "tools": {"listChanged": True},
-    "prompts": {},
-    "resources": {"subscribe": True},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
     "completions": {},
     "logging": {},
 }
@@ -113,10 +113,11 @@ class State:
                 self.noted.notify_all()
 
     def alter(self) -> None:
-        """Tell of a list that changed; what is in it stays."""
+        """Tell of each list that it changed; what is in it stays."""
         for stream, _, number in list(self.streams):
             meta = {} if number is None else {"_meta": {f"{META}subscriptionId": number}}
-            stream.put({"method": "notifications/tools/list_changed", "params": meta})
+            for name in ("tools", "prompts", "resources"):
+                stream.put({"method": f"notifications/{name}/list_changed", "params": meta})
 
 
 class HttpHandler(BaseHTTPRequestHandler):
@@ -249,7 +250,8 @@ class Answering:
         if number is None:
             stream.put({"method": "notifications/message", "params": {"level": "debug", "data": "open"}})
         else:
-            honoured = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": sorted(uris)}}
+            lists = dict.fromkeys(("toolsListChanged", "promptsListChanged", "resourcesListChanged"), True)
+            honoured = {"notifications": {**lists, "resourceSubscriptions": sorted(uris)}}
             honoured["_meta"] = {f"{META}subscriptionId": number}
             stream.put({"method": "notifications/subscriptions/acknowledged", "params": honoured})
         if number is None:
