@@ -19,7 +19,7 @@ from tests.homes import PATIENCE_S, first_line
 
 ROOT = Path(__file__).parents[2]
 FIND = ROOT / "scripts" / "find_python.sh"
-NEEDED = ("bwrap", "chromium", "node", "npm", "openssl", "ssh-keygen")
+NEEDED = ("bwrap", "nginx", "caddy", "chromium", "node", "npm", "openssl", "ssh-keygen")
 
 
 def program(path: Path, text: str) -> Path:
