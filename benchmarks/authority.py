@@ -61,15 +61,17 @@ def call_costs(calls: int, rounds: int) -> dict[str, float]:
         bounds = CallerBounds(scopes=("bench_*",), ranges=("192.0.2.0/24",), per_minute=MAX_LIMIT, concurrency=10)
         _, bounded = KeyRing(plain.path / "keys" / "callers.json").create("builder", bounds=bounds)
         apps = (plain.app(), ruled.app())
-        works = {
-            "without rules": InProcess(apps[0], plain.keys["builder"]).call,
-            "without rules, a key with bounds": InProcess(apps[0], bounded).call,
-            "with one rule": InProcess(apps[1], ruled.keys["builder"]).call,
+        callers = {
+            "without rules": InProcess(apps[0], plain.keys["builder"]),
+            "without rules, a key with bounds": InProcess(apps[0], bounded),
+            "with one rule": InProcess(apps[1], ruled.keys["builder"]),
         }
-        found: dict[str, list[float]] = {name: [] for name in works}
+        found: dict[str, list[float]] = {name: [] for name in callers}
         for _ in range(rounds):
-            for name, work in works.items():
-                found[name] += timed(work, calls, 1)
+            for name, caller in callers.items():
+                found[name] += timed(caller.call, calls, 1)
+        for caller in callers.values():
+            caller.loop.close()
         for app in apps:
             asyncio.run(app.close())
         return {name: min(each) for name, each in found.items()}
