@@ -33,6 +33,8 @@ _LINE: Final = re.compile(rb"([A-Z]{1,24}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])"
 _BEGINNING: Final = re.compile(rb"[A-Z]{1,24}(?: |\Z)")
 _FIELDS: Final = re.compile(rb"(?:%b:%b\r\n)*+" % (_TOKEN, _VALUE))
 _FIELD: Final = re.compile(rb"(%b):[ \t]*+(%b)\r\n" % (_TOKEN, _VALUE))
+_TABBED: Final = re.compile(rb"transfer-encoding:[^\r]*\t *\r\n", re.IGNORECASE)
+"""A tab behind the value. RFC 9110 5.5 allows it; a proxy in front may not see `chunked` in it, and frame the body otherwise."""
 _BARE: Final = re.compile(rb"\r[^\n]|(?<!\r)\n")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
 _QUOTED: Final = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
@@ -111,7 +113,7 @@ def read_head(raw: bytes) -> Request:
         path,
         query,
         headers,
-        _length(fields, is_11=is_11),
+        _length(fields, block, is_11=is_11),
         keep_alive=b"close" not in options and (is_11 or b"keep-alive" in options),
         expects=is_11 and expects != b"",
         chunks_read=is_11,
@@ -145,13 +147,13 @@ def _place(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
     return path, query
 
 
-def _length(fields: dict[bytes, bytes], *, is_11: bool) -> int | None:
+def _length(fields: dict[bytes, bytes], block: bytes, *, is_11: bool) -> int | None:
     """Raises: FramingFault."""
     length, encoding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
     if encoding is not None:
         if length is not None:
             raise FramingFault(400, "length_beside_transfer_encoding")
-        if encoding.lower() != b"chunked" or not is_11:
+        if encoding.lower() != b"chunked" or not is_11 or _TABBED.search(block):
             raise FramingFault(400, "unsupported_transfer_encoding")
         return None
     if length is None:
