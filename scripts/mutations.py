@@ -791,9 +791,16 @@ MUTATIONS = (
         f"{HOSTILE}::test_a_wrong_content_type_is_refused",
     ),
     Mutation(
+        "wire: a tab behind chunked",
+        FRAMING,
+        " or _TABBED.search(block):",
+        ":",
+        "tests/servers/test_smuggling.py",
+    ),
+    Mutation(
         "wire: any transfer encoding",
         FRAMING,
-        'if encoding.lower() != b"chunked" or not is_11:',
+        'if encoding.lower() != b"chunked" or not is_11 or _TABBED.search(block):',
         "if False:",
         f"{HOSTILE}::test_other_transfer_encodings_are_refused",
     ),
@@ -1600,8 +1607,8 @@ MUTATIONS = (
     Mutation(
         "wire: an upgrade has no body (F5)",
         FRAMING,
-        "        _length(fields, is_11=is_11),",
-        '        0 if b"upgrade" in fields else _length(fields, is_11=is_11),',
+        "        _length(fields, block, is_11=is_11),",
+        '        0 if b"upgrade" in fields else _length(fields, block, is_11=is_11),',
         f"{CONNECTION}::test_f5_an_upgrade_is_ignored_and_the_body_is_the_requests_own",
     ),
     Mutation(
