@@ -72,8 +72,10 @@ async def serve_approvals(road: Road, arrival: Arrival, asked: Asked) -> Reply:
     verb, message = asked.besides.desk
     if caller.is_scoped or caller.role not in (ANSWERERS if verb in ("approve", "refuse") else READERS):
         raise insufficient_role(caller, f"approvals/{verb}")
-    visit = await _admitted(admission, caller)
+    visit = _entered(admission, caller)
     try:
+        if admission.shared is not None:
+            await admission.shared.admit(visit)
         # A task of its own: stores bound their waiting by one, and the first step of an answer has none.
         found = await asyncio.ensure_future(_done(road, arrival, caller, verb, message))
     except StoreUnavailable:
@@ -102,18 +104,11 @@ class _Visit(Struct, eq=False):
             self.slots = None
 
 
-async def _admitted(admission: Admission, caller: Caller) -> _Visit:
-    """As one more call of its caller, by all processes that share the limits. Raises: Refusal."""
+def _entered(admission: Admission, caller: Caller) -> _Visit:
+    """As one more call of its caller. Raises: Refusal."""
     admission.rate.take(caller, admission.clock.monotonic())
     admission.slots.take(caller)
-    visit = _Visit(caller, admission.slots)
-    if admission.shared is not None:
-        try:
-            await admission.shared.admit(visit)
-        except BaseException:
-            visit.release()
-            raise
-    return visit
+    return _Visit(caller, admission.slots)
 
 
 async def _done(road: Road, arrival: Arrival, caller: Caller, verb: str, message: Mapping[str, Any]) -> dict[str, Any]:
