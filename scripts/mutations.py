@@ -480,6 +480,27 @@ MUTATIONS = (
         "tests/console/test_approvals.py::test_an_approver_sees_the_end_of_long_arguments_too",
     ),
     Mutation(
+        "console: a refusal is not of what the page showed",
+        "src/toolgate/console/site.py",
+        "elif not digest or (await changes.look(name)).digest != digest:",
+        "elif not digest:",
+        "tests/console/test_upstreams.py::test_only_what_a_page_showed_is_refused",
+    ),
+    Mutation(
+        "console: each worker counts attempts to sign in by itself",
+        "src/toolgate/console/wiring.py",
+        "counts=None if app.share is None else app.share.table",
+        "counts=None",
+        "tests/console/test_attempts.py::test_an_address_has_no_more_attempts_at_two_workers_than_at_one",
+    ),
+    Mutation(
+        "console: attempts to sign in are not counted",
+        "src/toolgate/console/site.py",
+        "self._attempts.begin(visit.address)",
+        "pass",
+        "tests/console/test_session.py::test_wrong_keys_are_limited_by_address_and_recorded",
+    ),
+    Mutation(
         "2 permit: argument roles",
         f"{GATE}/road.py",
         "permit_arguments(ticket.caller, tool, call.arguments)",

@@ -111,3 +111,12 @@ def test_what_an_operator_has_stopped_is_on_the_overview(tmp_path: Path) -> None
         assert "Stopped until" not in visitor(server, home.keys["builder"]).get().shown
         (home.path / "keys" / STOPS_FILE).write_text("{")
         assert "Every call is stopped" in admin.get().shown
+
+
+def test_the_overview_names_the_policy_and_contract_that_the_log_says_are_in_force(
+    served: tuple[Home, Server], admin: Visitor
+) -> None:
+    serves = next(each["serves"] for each in served[0].records() if "serves" in each)
+    page = admin.get().shown
+    assert set(serves) == {"policy", "contract"}
+    assert [digest in page for digest in serves.values()] == [True, True]

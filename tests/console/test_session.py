@@ -8,7 +8,8 @@ import pytest
 
 from tests.console.visiting import Visitor, visitor
 from tests.homes import Home, Server
-from toolgate.console.session import FORGOTTEN_S, IDLE_S, LONGEST_S, MAX_FAILED, Sessions, TooManyAttempts
+from toolgate.console.attempts import MAX_FAILED
+from toolgate.console.session import IDLE_S, LONGEST_S, Sessions
 from toolgate.gate.keys import KeyRing
 from toolgate.model.call import CallerBounds
 
@@ -156,17 +157,6 @@ def test_renewing_does_not_keep_a_session_for_ever(sessions: tuple[Sessions, Clo
         clock.now += IDLE_S - 1
     clock.now = began + LONGEST_S
     assert made.of(cookie_of(made, made.header(session, is_secure=True))) is None
-
-
-def test_failures_are_forgotten_after_a_minute(sessions: tuple[Sessions, Clock, str]) -> None:
-    made, clock, text = sessions
-    for _ in range(MAX_FAILED):
-        assert made.begin("wrong", "a") is None
-    with pytest.raises(TooManyAttempts):
-        made.begin(text, "a")
-    assert made.begin(text, "b") is not None
-    clock.now += FORGOTTEN_S
-    assert made.begin(text, "a") is not None
 
 
 def test_a_session_goes_by_the_addresses_of_its_key(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from toolgate.gate.admit import Grant
     from toolgate.gate.authority.stops import Stop
+    from toolgate.gate.counted import CountTable
     from toolgate.gate.keys import KeyRing
     from toolgate.kit.conditions.approval import ApprovalStore
     from toolgate.ledger.acts import ActLog
@@ -68,6 +69,10 @@ class Ports(Struct, frozen=True):
     stops: Callable[[], Sequence[Stop]]
     """What an operator has stopped. Raises (when called): StopsFault."""
     approvals: ApprovalStore
+    digests: Callable[[], Mapping[str, str]] = dict
+    """Of policy and contract, as they are in force."""
+    counts: CountTable | None = None
+    """What the processes of this server count together; None: it is one."""
     panels: Sequence[PackPanel] = ()
     changes: UpstreamChanges | None = None
 

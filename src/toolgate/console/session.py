@@ -9,7 +9,6 @@ and after twelve hours in any case.
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
@@ -31,17 +30,8 @@ IDLE_S: Final = 3600
 RENEWED_S: Final = 300
 """A page renews a session that was last renewed so long ago."""
 LONGEST_S: Final = 12 * 3600
-MAX_FAILED: Final = 5
-"""Keys that were not accepted, of one address, within `FORGOTTEN_S`."""
-FORGOTTEN_S: Final = 60.0
-_ADDRESSES: Final = 1024
-"""Whose failures are remembered."""
 _PURPOSE: Final = "console session"
 MAX_KEY: Final = 256
-
-
-class TooManyAttempts(Exception):
-    pass
 
 
 class ConsoleSession(Struct, frozen=True):
@@ -75,7 +65,6 @@ class Sessions:
         self._keys = keys
         self._key = seal_key
         self._clock = clock
-        self._attempts = Attempts(clock)
 
     @property
     def cookie(self) -> str:
@@ -83,12 +72,10 @@ class Sessions:
         return f"toolgate_{sha256(b'cookie' + self._key()).hexdigest()[:10]}"
 
     def begin(self, text: str, address: str) -> ConsoleSession | None:
-        """None: the key is not accepted. Raises: TooManyAttempts: this one is not even looked at."""
-        self._attempts.check(address)
+        """None: the key is not accepted."""
         try:
             caller = self._keys.authenticate(text.strip()[:MAX_KEY].encode(), address or None)
         except Refusal:
-            self._attempts.failed(address)
             return None
         now = self._clock.wall()
         return ConsoleSession(caller, secrets.token_urlsafe(24), now, now, address)
@@ -120,28 +107,6 @@ class Sessions:
     @property
     def end_header(self) -> tuple[bytes, bytes]:
         return b"set-cookie", f"{self.cookie}=; Max-Age=0; HttpOnly; SameSite=Strict".encode()
-
-
-class Attempts:
-    """Failures of the last minute, by address. A key cannot be guessed; this keeps those who try out of the log."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._by_address: OrderedDict[str, list[float]] = OrderedDict()
-
-    def check(self, address: str) -> None:
-        """Raises: TooManyAttempts."""
-        edge = self._clock.monotonic() - FORGOTTEN_S
-        own = [moment for moment in self._by_address.get(address, ()) if moment > edge]
-        if len(own) >= MAX_FAILED:
-            raise TooManyAttempts
-
-    def failed(self, address: str) -> None:
-        now = self._clock.monotonic()
-        own = self._by_address.pop(address, [])
-        self._by_address[address] = [*own[-MAX_FAILED:], now]
-        while len(self._by_address) > _ADDRESSES:
-            self._by_address.popitem(last=False)
 
 
 def _cookie(header: bytes | None, name: str) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from toolgate.console.attempts import FORGOTTEN_S, Attempts, TooManyAttempts
 from toolgate.console.feed import Feed
 from toolgate.console.index.building import Behind, CatchUp, behind, catch_up
 from toolgate.console.index.filters import read_filter
@@ -23,7 +24,7 @@ from toolgate.console.pages.panels import panel
 from toolgate.console.pages.shared import ConsolePage, Desk, IndexFault
 from toolgate.console.proving import LONGEST_S, make_proof
 from toolgate.console.rendering import asset, render
-from toolgate.console.session import FORGOTTEN_S, ConsoleSession, Sessions, TooManyAttempts
+from toolgate.console.session import ConsoleSession, Sessions
 from toolgate.console.web import (
     FORM,
     MAX_FORM_BYTES,
@@ -54,6 +55,7 @@ SOON_BYTES: Final = 512 * 1024
 PIECE_BYTES: Final = 48 * 1024 * 1024
 """Of the log, that the worker reads at one go."""
 STILL_HERE_S: Final = 20.0
+_CHANGED: Final = "has changed since this page was made, so nothing was recorded. Look again before you refuse it."
 _NEXT: Final = ("calls", "tools", "approvals", "keys", "panels", "upstreams")
 
 
@@ -65,6 +67,7 @@ class Console:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._sessions = Sessions(ports.keys, ports.seal_key, ports.clock)
+        self._attempts = Attempts(ports.clock, ports.counts)
         self._threads = Threads(AT_ONCE)
         self._feed = Feed(ports.log, self._is_live)
         self._building: asyncio.Task[None] | None = None
@@ -205,6 +208,7 @@ class Console:
                 change = await self._ports.changes.look(name)
             except ToolgateError as unreachable:
                 fault = fault or str(unreachable)
+        fault = fault.replace("\n", " ")
         page: ConsolePage = await self._threads(tools.upstream, desk, name, change, fault)
         return ConsolePage(page.template, page.title, page.values, status)
 
@@ -276,16 +280,19 @@ class Console:
         return await self._threads(self._page, visit, session, page, desk)
 
     async def _decide(self, desk: Desk, acts: Acts, name: str, verb: str) -> ConsolePage:
-        """On what an upstream changed. What is approved is what was shown, or nothing."""
+        """On what an upstream changed. What is decided on is what was shown, or nothing."""
         changes, digest = self._ports.changes, desk.visit.form.get("digest", "")
         if changes is None:
             raise NotFound
-        if verb == "refuse":
-            about = {"upstream": name, "diff": digest[:64]}
-            await self._threads(acts.told, "upstream.refuse", is_ok=True, about=about)
-            return await self._upstream(desk, name, "The refusal is on record; the tools stay refused.")
         try:
-            done = await changes.approve(name, digest, lambda about: acts.recorded("upstream.approve", about))
+            if verb == "approve":
+                done = await changes.approve(name, digest, lambda about: acts.recorded("upstream.approve", about))
+            elif not digest or (await changes.look(name)).digest != digest:
+                return await self._upstream(desk, name, f"{name} {_CHANGED}", 409)
+            else:
+                done = await self._threads(_refuse, acts, name, digest)
+        except LedgerUnavailable:
+            raise
         except ToolgateError as fault:
             return await self._upstream(desk, name, str(fault), 409)
         return await self._upstream(desk, name, done)
@@ -293,14 +300,16 @@ class Console:
     async def _begin(self, visit: ConsoleVisit) -> Reply:
         acts = Acts(self._ports.ledger, None, visit.address)
         try:
-            session = await self._threads(self._sessions.begin, visit.form.get("key", ""), visit.address)
+            self._attempts.begin(visit.address)
         except TooManyAttempts:
             wait = (b"retry-after", str(int(FORGOTTEN_S)).encode())
             fault = "Too many keys from your address were not accepted. Wait a minute."
             return self._page(visit, None, _sign_in(visit, fault, 429), None, wait)
+        session = await self._threads(self._sessions.begin, visit.form.get("key", ""), visit.address)
         if session is None:
             await self._threads(acts.told, "console.sign_in", is_ok=False, about={})
             return self._page(visit, None, _sign_in(visit, "This key is not accepted.", 403))
+        self._attempts.worked(visit.address)
         own = Acts(self._ports.ledger, session.caller, visit.address)
         await self._threads(own.told, "console.sign_in", is_ok=True, about={})
         return elsewhere(_next(visit.form.get("next", "")), self._cookie(visit, session))
@@ -341,6 +350,12 @@ class Console:
         """`Secure` where the page came over TLS: then the browser names such an origin."""
         origin = visit.headers.get(b"origin") or visit.headers.get(b"referer", b"")
         return self._sessions.header(session, is_secure=origin.startswith(b"https:"))
+
+
+def _refuse(acts: Acts, name: str, digest: str) -> str:
+    """Raises: LedgerUnavailable."""
+    acts.told("upstream.refuse", is_ok=True, about={"upstream": name, "diff": digest})
+    return "The refusal is on record; the tools stay refused."
 
 
 def _unsent(request: Request) -> Reply | None:

@@ -45,6 +45,8 @@ def console_of(app: App) -> Console:
         limits_fault=app.limits_fault,
         stops=app.stops.in_force,
         approvals=app.road.approvals.store,
+        digests=lambda: app.rules.digests,
+        counts=None if app.share is None else app.share.table,
         changes=app.changes,
         panels=[
             PackPanel(pack.name, panel, partial(powers.panel_context, pack.name))

@@ -57,6 +57,7 @@ def overview(desk: Desk, checks: Mapping[str, bool], waiting: Sequence[Mapping[s
     values |= {
         "environment": environment,
         "notes": notes,
+        "digests": desk.ports.digests(),
         "checks": checks,
         "stores": desk.ports.stores(),
         "upstreams": desk.ports.upstreams(),
