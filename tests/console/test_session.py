@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.visiting import Visitor, visitor
+from tests.console.visiting import CONSOLE, Seen, Visitor, console, visitor
 from tests.homes import Home, Server
+from tests.servers.tls.certificates import Pair
 from toolgate.console.attempts import MAX_FAILED
-from toolgate.console.session import IDLE_S, LONGEST_S, Sessions
+from toolgate.console.session import IDLE_S, LONGEST_S, RENEWED_S, Sessions
 from toolgate.gate.keys import KeyRing
 from toolgate.model.call import CallerBounds
 
@@ -43,10 +44,41 @@ def test_a_key_is_exchanged_for_a_cookie_that_no_script_reads_and_no_other_site_
     assert person.get().status == 200
 
 
-def test_over_tls_the_cookie_is_secure(served: tuple[Home, Server]) -> None:
+def set_by(seen: Seen) -> set[str]:
+    (cookie,) = seen.headers.get_all("Set-Cookie")
+    return set(cookie.split("; "))
+
+
+def test_on_a_plain_loopback_address_the_cookie_is_not_secure_or_no_browser_would_keep_it(
+    served: tuple[Home, Server],
+) -> None:
     home, server = served
-    seen = Visitor(server.port).post("sign-in", {"key": home.keys["admin"]}, Origin=f"https://127.0.0.1:{server.port}")
-    assert seen.status == 421, "an origin that the settings do not name is not served, over TLS neither"
+    person = Visitor(server.port)
+    assert "Secure" not in set_by(person.post("sign-in", {"key": home.keys["admin"]}))
+    other = Visitor(server.port).post("sign-in", {"key": home.keys["admin"]}, Origin=f"https://127.0.0.1:{server.port}")
+    assert other.status == 421, "an origin that the settings do not name is not served"
+
+
+def test_over_tls_the_cookie_is_secure(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    with console(tmp_path / "home", settings=f"{pair.settings}[console]\nenabled = true\n") as (home, server):
+        person = Visitor(server.port, trust=pair.trusting())
+        assert "Secure" in set_by(person.post("sign-in", {"key": home.keys["admin"]}))
+        assert person.get().status == 200
+        plain = Visitor(server.port, trust=person.trust)
+        assert (
+            plain.post("sign-in", {"key": home.keys["admin"]}, Origin=f"http://127.0.0.1:{server.port}").status == 421
+        )
+
+
+def test_behind_a_proxy_that_ends_tls_the_cookie_is_secure(tmp_path: Path) -> None:
+    public = 'allowed_hosts = ["gate.example"]\nallowed_origins = ["https://gate.example"]\n'
+    with console(tmp_path / "home", settings=CONSOLE + public) as (home, server):
+        proxied = {"Host": "gate.example", "Origin": "https://gate.example", "X_Forwarded_Proto": "https"}
+        person = Visitor(server.port)
+        assert "Secure" in set_by(person.post("sign-in", {"key": home.keys["admin"]}, **proxied))
+        assert person.get(Host="gate.example").status == 200
+        assert "Secure" not in set_by(Visitor(server.port).post("sign-in", {"key": home.keys["admin"]}))
 
 
 def test_signing_out_ends_the_session_in_this_browser(served: tuple[Home, Server]) -> None:
@@ -138,7 +170,7 @@ def test_a_session_ends_after_an_hour_without_a_page(sessions: tuple[Sessions, C
     made, clock, text = sessions
     session = made.begin(text, "a")
     assert session is not None
-    cookie = cookie_of(made, made.header(session, is_secure=False))
+    cookie = cookie_of(made, made.header(session))
     clock.now += IDLE_S - 1
     assert made.of(cookie) is not None
     clock.now += 1
@@ -151,12 +183,26 @@ def test_renewing_does_not_keep_a_session_for_ever(sessions: tuple[Sessions, Clo
     assert session is not None
     began = clock.now
     while clock.now < began + LONGEST_S:
-        found = made.of(cookie_of(made, made.header(session, is_secure=False)))
+        found = made.of(cookie_of(made, made.header(session)))
         assert found is not None
         session = found
         clock.now += IDLE_S - 1
     clock.now = began + LONGEST_S
-    assert made.of(cookie_of(made, made.header(session, is_secure=True))) is None
+    assert made.of(cookie_of(made, made.header(session))) is None
+
+
+def test_a_session_that_began_over_tls_is_renewed_with_a_secure_cookie(sessions: tuple[Sessions, Clock, str]) -> None:
+    """Whatever the next page's request says of where it came from: a bookmark says nothing."""
+    made, clock, text = sessions
+    for is_secure in (True, False):
+        session = made.begin(text, "a", is_secure=is_secure)
+        assert session is not None
+        cookie = cookie_of(made, made.header(session))
+        clock.now += RENEWED_S
+        found = made.of(cookie)
+        assert found is not None
+        assert made.is_worn(found)
+        assert made.header(found)[1].endswith(b"; Secure") is is_secure
 
 
 def test_a_session_goes_by_the_addresses_of_its_key(tmp_path: Path) -> None:
@@ -168,7 +214,7 @@ def test_a_session_goes_by_the_addresses_of_its_key(tmp_path: Path) -> None:
     assert made.begin(text, "") is None
     session = made.begin(text, "10.0.0.1")
     assert session is not None
-    cookie = cookie_of(made, made.header(session, is_secure=False))
+    cookie = cookie_of(made, made.header(session))
     assert made.of(cookie, "10.9.9.9") is not None
     assert made.of(cookie, "192.0.2.1") is None
     assert made.of(cookie) is None
@@ -181,7 +227,7 @@ def test_a_session_ends_with_the_secret_that_it_may_have_begun_with(tmp_path: Pa
     made = Sessions(ring, lambda: b"k" * 32, clock)
     session = made.begin(text, "a")
     assert session is not None
-    cookie = cookie_of(made, made.header(session, is_secure=False))
+    cookie = cookie_of(made, made.header(session))
     _, fresh = ring.rotate(key.id, 60)
     clock.now += 1
     assert made.of(cookie) is not None

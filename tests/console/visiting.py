@@ -6,6 +6,7 @@ import html
 import http.client
 import json
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,9 +45,20 @@ class Seen:
 class Visitor:
     port: int
     cookies: dict[str, str] = field(default_factory=dict)
+    trust: ssl.SSLContext | None = None
+    """Whom it trusts over TLS. None: it speaks plainly."""
+
+    @property
+    def origin(self) -> str:
+        return f"{'http' if self.trust is None else 'https'}://127.0.0.1:{self.port}"
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self.trust is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE_S, context=self.trust)
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Seen:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        connection = self._connect()
         sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())} if self.cookies else {}
         connection.request(method, f"/console/{path}", body, {**sent, **(headers or {})})
         answer = connection.getresponse()
@@ -67,7 +79,7 @@ class Visitor:
         """`changed`: headers that a browser would send otherwise; None: not at all."""
         headers: dict[str, str | None] = {
             "Content-Type": "application/x-www-form-urlencoded",
-            "Origin": f"http://127.0.0.1:{self.port}",
+            "Origin": self.origin,
             "Sec-Fetch-Site": "same-origin",
         }
         headers |= {name.replace("_", "-"): value for name, value in changed.items()}

@@ -66,10 +66,11 @@ def adopting_home(
     packs: Sequence[str] = ("governance",),
     settings: str = "",
     asks: Mapping[str, Sequence[str]] | None = None,
+    rows: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Home:
-    """A home with these upstreams, each pinned as it is now, everything given to `roles`."""
+    """A home with these upstreams, each pinned as it is now, everything given to `roles`. `rows`: more for rows of packs."""
     text = settings + "\n" + "".join(toml_of(name, table) for name, table in tables.items())
-    home = make_home(path, packs=packs, settings=text)
+    home = make_home(path, packs=packs, settings=text, rows=rows)
     for name in tables:
         pin_now(home, name)
         give(home, name, roles, reads, asks)

@@ -42,6 +42,8 @@ class ConsoleSession(Struct, frozen=True):
     renewed: float
     address: str = ""
     """From which it is used now."""
+    is_secure: bool = False
+    """It began over TLS, and its cookie never goes another way."""
 
     @property
     def sees_all(self) -> bool:
@@ -71,14 +73,14 @@ class Sessions:
         """Its name. Of this home: two servers on one machine share the browser's cookies, whatever their ports."""
         return f"toolgate_{sha256(b'cookie' + self._key()).hexdigest()[:10]}"
 
-    def begin(self, text: str, address: str) -> ConsoleSession | None:
+    def begin(self, text: str, address: str, *, is_secure: bool = False) -> ConsoleSession | None:
         """None: the key is not accepted."""
         try:
             caller = self._keys.authenticate(text.strip()[:MAX_KEY].encode(), address or None)
         except Refusal:
             return None
         now = self._clock.wall()
-        return ConsoleSession(caller, secrets.token_urlsafe(24), now, now, address)
+        return ConsoleSession(caller, secrets.token_urlsafe(24), now, now, address, is_secure)
 
     def of(self, cookies: bytes | None, address: str = "") -> ConsoleSession | None:
         """That of a request's Cookie header, from this address."""
@@ -86,20 +88,20 @@ class Sessions:
         if text is None:
             return None
         try:
-            key_id, role, token, began, renewed = unseal(self._key(), text, _PURPOSE)
+            key_id, role, token, began, renewed, is_secure = unseal(self._key(), text, _PURPOSE)
         except (NotSealed, strictjson.JsonFault, ValueError, TypeError):
             return None
         now, caller = self._clock.wall(), self._keys.live(key_id, address or None, since=began)
         if caller is None or caller.role != role or now >= renewed + IDLE_S or now >= began + LONGEST_S:
             return None
-        return ConsoleSession(caller, token, began, renewed, address)
+        return ConsoleSession(caller, token, began, renewed, address, is_secure)
 
-    def header(self, session: ConsoleSession, *, is_secure: bool) -> tuple[bytes, bytes]:
+    def header(self, session: ConsoleSession) -> tuple[bytes, bytes]:
         """Sets the cookie. Without `Path` it is the browser's address of the console, with whatever prefix a proxy gives it."""
         caller = session.caller
-        content = [caller.key_id, caller.role, session.token, session.began, self._clock.wall()]
+        content = [caller.key_id, caller.role, session.token, session.began, self._clock.wall(), session.is_secure]
         text = f"{self.cookie}={seal(self._key(), content, _PURPOSE)}; Max-Age={IDLE_S}; HttpOnly; SameSite=Strict"
-        return b"set-cookie", (text + ("; Secure" if is_secure else "")).encode()
+        return b"set-cookie", (text + ("; Secure" if session.is_secure else "")).encode()
 
     def is_worn(self, session: ConsoleSession) -> bool:
         return self._clock.wall() >= session.renewed + RENEWED_S

@@ -305,14 +305,17 @@ class Console:
             wait = (b"retry-after", str(int(FORGOTTEN_S)).encode())
             fault = "Too many keys from your address were not accepted. Wait a minute."
             return self._page(visit, None, _sign_in(visit, fault, 429), None, wait)
-        session = await self._threads(self._sessions.begin, visit.form.get("key", ""), visit.address)
+        # A browser names the origin of the page it shows, whoever ends TLS; it is one that the settings name, or no form is read.
+        is_secure = visit.headers[b"origin"].lower().startswith(b"https:")
+        key = visit.form.get("key", "")
+        session = await self._threads(self._sessions.begin, key, visit.address, is_secure=is_secure)
         if session is None:
             await self._threads(acts.told, "console.sign_in", is_ok=False, about={})
             return self._page(visit, None, _sign_in(visit, "This key is not accepted.", 403))
         self._attempts.worked(visit.address)
         own = Acts(self._ports.ledger, session.caller, visit.address)
         await self._threads(own.told, "console.sign_in", is_ok=True, about={})
-        return elsewhere(_next(visit.form.get("next", "")), self._cookie(visit, session))
+        return elsewhere(_next(visit.form.get("next", "")), self._sessions.header(session))
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
@@ -343,13 +346,8 @@ class Console:
             "panels": self._ports.panels if session is not None and session.sees_all else (),
         }
         if session is not None and self._sessions.is_worn(session):
-            more = (*more, self._cookie(visit, session))
+            more = (*more, self._sessions.header(session))
         return answer(render(page.template, values), page.status, *more)
-
-    def _cookie(self, visit: ConsoleVisit, session: ConsoleSession) -> tuple[bytes, bytes]:
-        """`Secure` where the page came over TLS: then the browser names such an origin."""
-        origin = visit.headers.get(b"origin") or visit.headers.get(b"referer", b"")
-        return self._sessions.header(session, is_secure=origin.startswith(b"https:"))
 
 
 def _refuse(acts: Acts, name: str, digest: str) -> str:
