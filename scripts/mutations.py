@@ -515,6 +515,27 @@ MUTATIONS = (
         "tests/console/test_upstreams.py::test_only_what_a_page_showed_is_refused",
     ),
     Mutation(
+        "console: the live list says nothing of what it leaves out",
+        "src/toolgate/console/feed.py",
+        "self.left_out.add(found[: len(found) - len(shown)])",
+        "pass",
+        "tests/console/test_feed.py::test_of_many_calls_at_once_the_newest_are_shown_and_the_others_counted",
+    ),
+    Mutation(
+        "console: the live list counts others' calls to anybody",
+        "src/toolgate/console/feed.py",
+        "is_known=self.session.owner is None and not self.wanted.is_set",
+        "is_known=True",
+        "tests/console/test_feed.py::test_calls_that_were_not_even_read_are_counted_for_whoever_sees_all_calls",
+    ),
+    Mutation(
+        "console: a new file of the log is found later",
+        "src/toolgate/console/feed.py",
+        "self._newest() if self._has_changed() or self._looks % SCAN_LOOKS == 0",
+        "self._newest() if self._looks % SCAN_LOOKS == 0",
+        "tests/console/test_feed.py::test_the_first_call_of_a_new_file_is_found_at_the_next_look",
+    ),
+    Mutation(
         "console: each worker counts attempts to sign in by itself",
         "src/toolgate/console/wiring.py",
         "counts=None if app.share is None else app.share.table",

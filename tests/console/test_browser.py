@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,26 @@ def test_a_call_appears_in_the_live_list_and_strangers_words_in_it_are_text(
         page.click("#calls tbody tr.fresh >> nth=0 >> a")
         expect(page.locator("h1")).to_be_visible()
         assert_quiet(found, server)
+
+
+def test_the_live_list_says_how_many_calls_it_left_out_and_leads_to_them(
+    browser: Browser, served: tuple[Home, Server]
+) -> None:
+    home, server = served
+    left = {"count": 37, "least": False, "since": "2026-11-18T09:30:00.000Z", "until": "2026-11-18T09:30:00.900Z"}
+    with tab(browser, **VIEWS["320px"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        page.goto(address(server) + "calls?verdict=refused")
+        body = f"retry: 60000\n\nevent: left-out\ndata: {json.dumps(left)}\n\n"
+        page.route("**/calls/live?*", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        page.click("#live")
+        link = page.locator("#calls tbody tr.left-out a")
+        expect(link).to_have_text("37 more calls at this time, not shown here")
+        page.screenshot(path=ARTIFACTS / "left-out-320px.png", full_page=True)
+        link.click()
+        page.wait_for_url("**/calls?verdict=refused&since=2026-11-18T09%3A30%3A00.000Z&until=*")
+        expect(page.locator("#calls tbody")).to_contain_text("No record matches")
 
 
 def test_a_revoked_key_ends_the_live_list_and_the_next_page(browser: Browser, served: tuple[Home, Server]) -> None:

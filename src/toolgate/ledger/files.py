@@ -71,10 +71,11 @@ class Segment(Struct, frozen=True):
 def runs_in(directory: Path) -> dict[RunName, list[Segment]]:
     """Every run with its segments in order, oldest run first. Links and foreign files are passed over."""
     found: dict[RunName, list[Segment]] = {}
-    for path in directory.iterdir():
-        match = _SEGMENT.fullmatch(path.name)
-        if match and path.is_file() and not path.is_symlink():
-            found.setdefault(RunName(match[1], match[2]), []).append(Segment(int(match[3]), path))
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            match = _SEGMENT.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False):
+                found.setdefault(RunName(match[1], match[2]), []).append(Segment(int(match[3]), directory / entry.name))
     return {
         name: sorted(found[name], key=lambda segment: (segment.number, segment.path.name)) for name in sorted(found)
     }

@@ -7,6 +7,8 @@ const template = document.querySelector("#row");
 const WARN = new Set(["warn", "too_many", "too_fast", "not_there", "tool_said_no", "bad_arguments"]);
 let source = null;
 let seen = 0;
+let missed = 0;
+let least = false;
 
 function tone(verdict) {
   if (verdict === "ok") return "good";
@@ -35,11 +37,35 @@ function add(call) {
   for (const cell of row.querySelectorAll("[data-field]")) cell.textContent = plain(values[cell.dataset.field]);
   row.querySelector("time").dateTime = call.ts;
   row.querySelector(".badge").classList.add(tone(call.verdict));
+  put(row);
+  seen += 1;
+  tell();
+}
+
+function put(row) {
   body.querySelector(".none")?.remove();
   body.prepend(row);
   while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
-  seen += 1;
-  state.textContent = `Live: ${seen} since you switched it on.`;
+}
+
+function tell() {
+  const more = least ? `, at least ${missed} left out` : missed ? `, ${missed} left out` : "";
+  state.textContent = `Live: ${seen} since you switched it on${more}.`;
+}
+
+function leaveOut(calls) {
+  // More came at once than a person can read: a row says how many, and leads to them.
+  const row = document.querySelector("#left-out").content.firstElementChild.cloneNode(true);
+  const link = row.querySelector("a");
+  const query = new URLSearchParams(link.dataset.query);
+  query.set("since", calls.since);
+  query.set("until", calls.until);
+  link.href = `${link.dataset.href}?${query}`;
+  link.textContent = `${calls.least ? "At least " : ""}${calls.count} more ${calls.count === 1 ? "call" : "calls"} at this time, not shown here`;
+  put(row);
+  missed += calls.count;
+  least ||= calls.least;
+  tell();
 }
 
 function stop(text) {
@@ -51,8 +77,11 @@ function stop(text) {
 
 function start() {
   seen = 0;
+  missed = 0;
+  least = false;
   source = new EventSource(button.dataset.source);
   source.addEventListener("message", (event) => add(JSON.parse(event.data)));
+  source.addEventListener("left-out", (event) => leaveOut(JSON.parse(event.data)));
   source.addEventListener("open", () => { state.textContent = "Live."; });
   source.addEventListener("end", () => stop("The server ended the live list: sign in again, or open the page again."));
   source.addEventListener("error", () => {
