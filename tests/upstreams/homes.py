@@ -67,13 +67,15 @@ def adopting_home(
     settings: str = "",
     asks: Mapping[str, Sequence[str]] | None = None,
     rows: Mapping[str, Mapping[str, Any]] | None = None,
+    rules: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Home:
-    """A home with these upstreams, each pinned as it is now, everything given to `roles`. `rows`: more for rows of packs."""
+    """A home with these upstreams, each pinned as it is now, everything given to `roles`. `rows`: more for rows of packs.
+    `rules`: of adopted tools, by served name."""
     text = settings + "\n" + "".join(toml_of(name, table) for name, table in tables.items())
     home = make_home(path, packs=packs, settings=text, rows=rows)
     for name in tables:
         pin_now(home, name)
-        give(home, name, roles, reads, asks)
+        give(home, name, roles, reads, asks, rules)
     return home
 
 
@@ -92,6 +94,7 @@ def give(
     roles: Sequence[str],
     reads: Sequence[str] = (),
     asks: Mapping[str, Sequence[str]] | None = None,
+    rules: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> None:
     """A row for each pinned tool, prompt and resource. `asks`: by served name, what it may ask of a client."""
     pin = read_pin(pin_path(home.path / "policy", name).read_bytes())
@@ -103,6 +106,7 @@ def give(
         row = {"name": served, "x-pack": f"upstream-{name}", "x-tier": "experimental", "x-roles": list(roles)}
         row["x-visibilityHint"] = "from an upstream"
         row |= {"x-effect": "read"} if served in reads else {}
+        row |= {"x-rules": list(rules[served])} if rules and served in rules else {}
         manifest["tools"].append(row | ({"x-asks": list(asks[served])} if asks and served in asks else {}))
     file.write_text(json.dumps(manifest))
 

@@ -21,6 +21,7 @@ from tests.homes import PATIENCE_S, Home, Server, environment
 from tests.upstreams.homes import FACES, Swapping, adopting_home, ask, stub_table
 from tests.upstreams.support import lines
 from tests.waiting import until
+from toolgate.gate.authority.stops import STOPS_FILE, Stops, new_stop
 
 Mrt, Rpc = tuple[int, str | None], tuple[int, int | None, str | None]
 
@@ -56,7 +57,10 @@ ROWS = {
     "bad key": as_own("bad key", "echo", {"text": "x"}),
     "role": Row("echo", {"text": "x"}, "committer", OWN["role"].mrt[:2], OWN["role"].rpc, OWN["role"].mcp, 5),
     "unknown tool": as_own("unknown tool", "no_such", {"text": "x"}),
+    "stopped": as_own("stopped", "other", {"text": "x"}),
     "bad arguments": as_own("bad arguments", "echo", {}),
+    "rule denied": as_own("rule denied", "echo", {"text": "ruled"}),
+    "approval required": as_own("approval required", "echo", {"text": "asked"}),
     "says no": Row(
         "echo",
         {"text": "error"},
@@ -81,6 +85,10 @@ ROWS = {
 }
 
 
+UNREACHED = ("role", "stopped", "bad arguments", "rule denied", "approval required")
+"""Of these the upstream hears nothing."""
+
+
 @dataclass(frozen=True)
 class World:
     home: Home
@@ -90,10 +98,16 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The builder and the administrator hold the tools; the committer does not."""
+    """The builder and the administrator hold the tools; the committer does not. One of them is stopped, one has rules."""
     path = tmp_path_factory.mktemp("verdicts")
     table = stub_table("by text", path / "log")
-    home = adopting_home(path / "home", {"stub": table}, roles=("builder", "admin"))
+    rules = [
+        {"name": "no", "deny": "args.text == 'ruled' && upstream == 'stub'"},
+        {"name": "ask", "require-approval": "args.text == 'asked'"},
+    ]
+    home = adopting_home(path / "home", {"stub": table}, roles=("builder", "admin"), rules={"stub_echo": rules})
+    stop = new_stop(tool="stub_other", caller=None, upstream=None, reason="", since=0.0, until=None)
+    Stops(home.path / "keys" / STOPS_FILE).add(stop)
     (path / "log").unlink()
     with home.serving() as server:
         yield World(home, server, path / "log")
@@ -117,8 +131,9 @@ def code_of(body: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("face", FACES)
 def test_over_http(world: World, face: str, name: str) -> None:
-    row = ROWS[name]
+    row, before = ROWS[name], len(lines(world.log, "call"))
     status, body = ask(face, world.server.port, ("stub", row.tool), row.arguments, key_of(world, row))
+    assert name not in UNREACHED or len(lines(world.log, "call")) == before
     if face == "mrt":
         assert (status, body.get("error_code")) == row.mrt
     elif face == "rpc":
