@@ -64,6 +64,8 @@ PINS = "src/toolgate/kit/pins.py"
 PIN_TESTS = "tests/kit/test_pins.py"
 STOPS = "tests/gate/authority/test_stops.py"
 CONDITIONS = "src/toolgate/kit/conditions/rules.py"
+CHECKS = "src/toolgate/kit/conditions/checks.py"
+DECLARED = "src/toolgate/kit/conditions/declared.py"
 CONDITION_TESTS = "tests/kit/conditions/test_rules.py"
 RULES = "tests/gate/authority/test_rules.py"
 APPROVALS = "tests/gate/authority/test_approvals.py"
@@ -285,7 +287,7 @@ MUTATIONS = (
     ),
     Mutation(
         "4 rules: constants that can never be",
-        CONDITIONS,
+        CHECKS,
         "not jsonschema_rs.is_valid(dict(schema), constant.value):",
         "False:",
         f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
@@ -299,15 +301,43 @@ MUTATIONS = (
     ),
     Mutation(
         "4 rules: has() of an argument, which says its value",
-        CONDITIONS,
-        "if node.is_test and node.path() in self._arguments:",
+        CHECKS,
+        "if node.is_test and _is_known(node, places, loops):",
         "if False:",
         f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
     ),
     Mutation(
+        "4 rules: objects within arguments have no types",
+        DECLARED,
+        'if kind == "object" and len(path) <= MAX_DEPTH and _is_closed(part):',
+        "if False:",
+        f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
+    ),
+    Mutation(
+        "4 rules: items of arrays have no types",
+        DECLARED,
+        'if kind == "array" and len(path) < MAX_DEPTH:',
+        "if False:",
+        f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
+    ),
+    Mutation(
+        "4 rules: a field of an item that is absent is no null",
+        DECLARED,
+        "return {**value, **{name: each.convert(value.get(name)) for name, each in self.fields.items()}}",
+        "return value",
+        f"{CONDITION_TESTS}::test_a_condition_decides_about_the_arguments",
+    ),
+    Mutation(
+        "4 rules: a field of an object is tested where only its type says that it is one",
+        CHECKS,
+        'self.types.get(node.id, "")',
+        '""',
+        f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
+    ),
+    Mutation(
         "4 rules: a caller's own pattern",
-        CONDITIONS,
-        'if node.name in ("matches", "contains") and not _is_ours(node.parts[-1]):',
+        CHECKS,
+        'if node.name in ("matches", "contains") and not _is_ours(node.parts[-1], ours):',
         "if False:",
         f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
     ),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from toolgate.errors import StartRefused
-from toolgate.kit.conditions.rules import CallRules, ConditionFault, RuleChecker
+from toolgate.kit.conditions.checks import ConditionFault
+from toolgate.kit.conditions.rules import CallRules, RuleChecker
 from toolgate.model import strictjson
 from toolgate.model.call import ROLES
 from toolgate.model.offers import offered

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from toolgate.kit.conditions.rules import LOOP_BYTES, ConditionFault, RuleChecker, RuleText, Subject, Unjudged
+from toolgate.kit.conditions.checks import ConditionFault
+from toolgate.kit.conditions.rules import LOOP_BYTES, RuleChecker, RuleText, Subject, Unjudged
 from toolgate.model import strictjson
 
 SCHEMA: dict[str, Any] = {
@@ -26,10 +27,41 @@ SCHEMA: dict[str, Any] = {
         "numbers": {"type": "array", "items": {"type": "number"}},
         "options": {"type": "object", "required": ["depth"], "properties": {"depth": {"type": "integer"}}},
         "any": {},
+        "open": {"type": "object", "properties": {"depth": {"type": "integer"}}, "additionalProperties": True},
+        "files": {"type": "array", "items": {"$ref": "#/$defs/file"}},
+        "tree": {"$ref": "#/$defs/tree"},
+        "grid": {"type": "array", "items": {"type": "array", "items": {"$ref": "#/$defs/name"}}},
         "or_null": {"type": ["string", "null"]},
     },
-    "$defs": {"name": {"type": "string", "enum": ["x", "y"]}},
+    "$defs": {
+        "name": {"type": "string", "enum": ["x", "y"]},
+        "file": {
+            "type": "object",
+            "required": ["path", "size"],
+            "properties": {
+                "path": {"type": "string"},
+                "size": {"type": "integer", "minimum": 0},
+                "mode": {"enum": ["text", "binary"]},
+                "tags": {"type": "array", "items": {"$ref": "#/$defs/name"}},
+                "owner": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "group_id": {"type": "integer"}},
+                },
+                "group_name": {"type": "string"},
+                "groupName": {"type": "string"},
+            },
+        },
+        "tree": {
+            "type": "object",
+            "properties": {
+                "leaf": {"type": "number"},
+                "below": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+                "next": {"$ref": "#/$defs/tree"},
+            },
+        },
+    },
 }
+FILE = {"path": "a", "size": 7}
 CHECKER = RuleChecker(SCHEMA, ["builder", "committer", "admin"])
 
 
@@ -67,6 +99,30 @@ def decide(condition: str, about: Subject) -> bool | str:
         ("has(args.force)", (1, 4), "an absent argument is null: write args.force != null"),
         ("args.branch.matches(args.kind)", (1, 20), "must be a constant"),
         ("args.names.exists(x, args.branch.contains(x))", (1, 42), "must be a constant"),
+        ("args.options.typo == 1", (1, 13), "there is no field 'typo' in it; there are depth"),
+        ("has(args.options.typo)", (1, 4), "there is no field 'typo'"),
+        ("args.options['depth'] == 1", (1, 13), "'(object, string)'"),
+        ("args.options.depth > 'a'", (1, 20), "no matching overload"),
+        ("args.files.exists(f, f.typo == 1)", (1, 23), "no field 'typo' in it; there are path, size, mode, tags"),
+        ("args.files.exists(f, f.owner.typo == 1)", (1, 29), "no field 'typo' in it; there are name, group_id"),
+        ("args.files[0].typo == 1", (1, 14), "no field 'typo'"),
+        ("args.files.filter(f, f.size > 1).exists(f, f.typo == 1)", (1, 45), "no field 'typo'"),
+        ("args.files.exists(f, f.size > 'a')", (1, 29), "no matching overload"),
+        ("args.files.exists(f, f.path == null)", (1, 29), "no matching overload"),
+        ("args.files.exists(f, f.size > -2)", (1, 31), "f.size is never -2"),
+        ("args.files.exists(f, f.mode == 'odd')", (1, 32), "f.mode is never 'odd'"),
+        ("args.files.filter(f, true)[0].mode == 'odd'", (1, 39), "mode is never 'odd'"),
+        ("args.files[0].mode in ['text', 'odd']", (1, 32), "args.files[].mode is never 'odd'"),
+        ("args.files.exists(f, 'z' in f.tags)", (1, 22), "f.tags[] is never 'z'"),
+        ("args.files.exists(f, has(f.mode))", (1, 25), "write f.mode != null"),
+        ("has(args.files.filter(f, true)[0].mode)", (1, 4), "an absent argument is null"),
+        ("args.names.exists(x, x == 'z')", (1, 27), "x is never 'z'"),
+        ("args.grid.exists(row, row.exists(x, x == 'z'))", (1, 42), "x is never 'z'"),
+        ("args.grid[0][0] == 'z'", (1, 20), "args.grid[][] is never 'z'"),
+        ("args.tree.below[0].below[0].typo == 1", (1, 28), "there are leaf, below, next"),
+        ("args.tree.next.next.leaf > 1", (1, 26), "no matching overload"),
+        ("args.files == 1", (1, 12), "no matching overload"),
+        ("object.files{} == args.files[0]", (1, 1), "undeclared reference"),
         ("args.branch", (1, 1), "not boolean"),
         ("args.any", (1, 1), "not boolean"),
         ("args.n +", (1, 9), "Syntax error"),
@@ -93,7 +149,19 @@ def test_a_condition_that_cannot_be_right_is_refused_with_its_place(
         ("args.amount == null || args.amount > 1.5", {}, True),
         ("args.options.depth > 2", {"options": {"depth": 3}}, True),
         ("args.options != null && args.options.depth > 2", {}, False),
-        ("has(args.options.more)", {"options": {"depth": 3, "more": 1}}, True),
+        ("has(args.open.more)", {"open": {"depth": 3, "more": 1}}, True),
+        ("args.open.depth > 2 && args.open.more == 1", {"open": {"depth": 3.0, "more": 1}}, True),
+        ("args.files != null && args.files.exists(f, f.size > 5)", {}, False),
+        ("args.files.exists(f, f.size > 5 && f.mode == 'text')", {"files": [FILE, FILE | {"mode": "text"}]}, True),
+        ("args.files.exists(f, f.mode == null)", {"files": [FILE]}, True),
+        ("args.files.all(f, f.tags == null || 'x' in f.tags)", {"files": [FILE, FILE | {"tags": ["x"]}]}, True),
+        ("args.files.all(f, f.owner == null)", {"files": [FILE]}, True),
+        ("args.files.all(f, f.owner != null && f.owner.name == null)", {"files": [FILE | {"owner": {}}]}, True),
+        ("args.files[0].path == 'a'", {"files": [FILE]}, True),
+        ("args.files.filter(f, f.size == 7).size() == 1", {"files": [FILE | {"size": 7.0}]}, True),
+        ("args.tree.below[0].below[0].leaf > 1.0", {"tree": {"below": [{"below": [{"leaf": 2}]}]}}, True),
+        ("args.tree.next == null && args.tree.leaf == null", {"tree": {}}, True),
+        ("args.grid.exists(row, row.exists(x, x == 'y'))", {"grid": [["x"], ["y"]]}, True),
         ("args.names.exists(x, x == 'y')", {"names": ["x", "y"]}, True),
         ("args.numbers != null && args.numbers.all(x, x > 1.0)", {"numbers": [2, 3.5]}, True),
         ("args.branch.matches('^ma')", {}, True),

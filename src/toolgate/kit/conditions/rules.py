@@ -6,16 +6,16 @@ here: a loop over arguments of any size, and patterns that a caller chooses.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import jsonschema_rs
 from msgspec import Struct
 
+from toolgate.kit.conditions.checks import ConditionFault, checked_nodes, condition_fault, list_nulls
 from toolgate.kit.conditions.declared import Variable, arguments_of
-from toolgate.kit.conditions.syntax import SyntaxNode, read
+from toolgate.kit.conditions.messages import Descriptors
+from toolgate.kit.conditions.syntax import SyntaxNode, message_types, read
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,19 +23,9 @@ if TYPE_CHECKING:
 RuleKind = Literal["deny", "require-approval"]
 LOOP_BYTES: Final = 64 * 1024
 """Of arguments, for rules that loop: each of ten thousand steps may read all of them."""
-_COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _LOOP: Final = b"@result"
 """What the library calls the result of a loop."""
-_PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _ENVIRONMENTS: Final = ("local", "cloud")
-
-
-class ConditionFault(ValueError):
-    """A condition that cannot be used: where in its text, and why."""
-
-    def __init__(self, line: int, column: int, text: str) -> None:
-        super().__init__(text)
-        self.line, self.column, self.text = line, column, text
 
 
 class Unjudged(Exception):
@@ -130,7 +120,8 @@ class RuleChecker:
         from cel_expr_python import cel  # noqa: PLC0415 (an extra: for those who have rules)
 
         self._cel: ModuleType = cel
-        self._arguments = arguments_of(schema)
+        self._declared = arguments_of(schema)
+        self._arguments = self._declared.variables
         self._closed: Mapping[str, Mapping[str, Any]] = {
             "caller.role": {"enum": sorted(roles)},
             "environment": {"enum": list(_ENVIRONMENTS)},
@@ -140,7 +131,7 @@ class RuleChecker:
             ("caller.id", "caller.role", "caller.label", "tool", "upstream", "environment"), cel.Type.STRING
         )
         types["now"] = cel.Type.TIMESTAMP
-        self._checking = cel.NewEnv(variables=types)
+        self._checking = cel.NewEnv(descriptor_pool=Descriptors(self._declared.shapes), variables=types)
         # Null has no place in the types by which the library checks values, so what runs is checked and then untyped.
         self._running = cel.NewEnv(variables={**dict.fromkeys(types, cel.Type.DYN), "now": cel.Type.TIMESTAMP})
 
@@ -149,55 +140,24 @@ class RuleChecker:
         return CallRules(tuple(self._rule(rule) for rule in rules))
 
     def _rule(self, source: RuleText) -> CallRule:
+        text = source.when
         try:
-            checked = self._checking.compile(source.when)
-            tree = read(self._checking.compile(source.when, disable_check=True).serialize())
+            tree = read(self._checking.compile(text, disable_check=True).serialize())
+            checked = self._checking.compile(list_nulls(tree, self._declared, text))
+            run = self._running.compile(text).eval
         except RuntimeError as fault:
-            raise self._fault(str(fault)) from None
+            raise condition_fault(str(fault), self._declared) from None
         if checked.return_type().name() != "BOOL":
             raise ConditionFault(1, 1, "the condition is not boolean")
-        for node in tree.walk():
-            self._check(node, source.when)
+        serialized = checked.serialize()
+        checked_nodes(tree, text, self._declared, self._closed, message_types(serialized), frozenset(_OTHERS))
         names = sorted(set(_names_in(tree, self._arguments)))
         needs = tuple((name, self._finder(name)) for name in names)
-        return CallRule(source, needs, _LOOP in checked.serialize(), self._running.compile(source.when).eval)
-
-    def _check(self, node: SyntaxNode, text: str) -> None:
-        """What the types do not say. Raises: ConditionFault."""
-        if node.is_test and node.path() in self._arguments:
-            raise _at(node, text, f"an absent argument is null: write {node.path()} != null")
-        if node.kind != "call":
-            return
-        if node.name in ("matches", "contains") and not _is_ours(node.parts[-1]):
-            raise _at(node, text, f"what {node.name}() looks for must be a constant: a caller's can take for ever")
-        for variable, constant in _compared(node):
-            schema = self._closed.get(variable) or self._schema(variable)
-            if schema is not None and not jsonschema_rs.is_valid(dict(schema), constant.value):
-                raise _at(constant, text, f"{variable} is never {constant.value!r}: its schema does not allow that")
-
-    def _schema(self, variable: str) -> Mapping[str, Any] | None:
-        """Of a variable, or with [] behind it of its items."""
-        declared = self._arguments.get(variable.removesuffix("[]"))
-        if declared is None:
-            return None
-        if not variable.endswith("[]"):
-            return declared.schema
-        items = declared.schema.get("items")
-        return {"$defs": declared.schema.get("$defs", {}), **items} if isinstance(items, Mapping) else None
+        return CallRule(source, needs, _LOOP in serialized, run)
 
     def _finder(self, name: str) -> Callable[[Subject], Any]:
         declared = self._arguments.get(name)
         return _argument(declared) if declared is not None else _OTHERS[name]
-
-    def _fault(self, said: str) -> ConditionFault:
-        found = _PLACE.search(said)
-        if found is None:
-            return ConditionFault(1, 1, said.splitlines()[0][:200])
-        reason = found[3].replace(" (in container '')", "")
-        if "undeclared reference" in reason and "'args" in reason:
-            known = ", ".join(name for name in self._arguments) or "none"
-            reason += f"; the arguments are {known[:300]}"
-        return ConditionFault(int(found[1]), int(found[2]), reason)
 
 
 def _argument(declared: Variable) -> Callable[[Subject], Any]:
@@ -225,42 +185,11 @@ _OTHERS: Final[Mapping[str, Callable[[Subject], Any]]] = {
 }
 
 
-def _names_in(tree: SyntaxNode, arguments: Mapping[str, Variable]) -> Iterator[str]:
-    """Every variable that is spoken of; of a longer chain the declared beginning, all of them where several are."""
-    for node in tree.walk():
-        path = node.path()
-        if path is not None and (path in arguments or path in _OTHERS):
-            yield path
-
-
-def _names(node: SyntaxNode) -> str:
-    return node.path() or ""
-
-
-def _compared(node: SyntaxNode) -> Iterator[tuple[str, SyntaxNode]]:
-    """Which variables a call compares with which constants."""
-    if node.name in _COMPARISONS:
-        one, other = node.parts
-        pairs = [(one, other), (other, one)]
-        yield from ((_names(left), right) for left, right in pairs if left.path() and _is_value(right))
-    elif node.name == "@in":
-        item, among = node.parts
-        if item.path() and among.kind == "list":
-            yield from ((_names(item), each) for each in among.parts if _is_value(each))
-        elif _is_value(item) and among.path():
-            yield f"{among.path()}[]", item
-
-
-def _is_value(node: SyntaxNode) -> bool:
-    """A constant that is not null: whether something may be null, its type says."""
-    return node.kind == "const" and node.value is not None
-
-
-def _is_ours(node: SyntaxNode) -> bool:
+def _names_in(node: SyntaxNode, arguments: Mapping[str, Variable]) -> Iterator[str]:
+    """Every variable that is spoken of; of a longer chain the longest beginning that is one, as the library reads it."""
     path = node.path()
-    return node.kind == "const" or (path is not None and path in _OTHERS)
-
-
-def _at(node: SyntaxNode, text: str, reason: str) -> ConditionFault:
-    before = text[: node.offset]
-    return ConditionFault(before.count("\n") + 1, len(before) - before.rfind("\n"), reason)
+    if path is not None and (path in arguments or path in _OTHERS):
+        yield path
+        return
+    for part in node.parts:
+        yield from _names_in(part, arguments)

@@ -1,6 +1,7 @@
-"""The syntax tree of a condition, read from the bytes in which the CEL library hands it out (`cel.expr.ParsedExpr`).
+"""The syntax tree of a condition, read from the bytes in which the CEL library hands it out (`cel.expr.ParsedExpr`), and the
+types that its checker found (`cel.expr.CheckedExpr`).
 
-Only what is looked at: names, constants, calls and where each stands.
+Only what is looked at: names, constants, calls, loops and where each stands.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ class SyntaxNode(Struct, frozen=True):
     """One expression. `kind` says which of the other fields count."""
 
     kind: str
-    """const, name, select, call, list or other."""
+    """const, name, select, call, list, loop or other."""
     offset: int
     """Characters before it in the text of the condition."""
     name: str = ""
-    """Of a name, a field or a function."""
+    """Of a name, a field, a function, or of what a loop calls each item."""
     value: Any = None
     """Of a constant."""
     parts: tuple[SyntaxNode, ...] = ()
-    """What it is made of: the operand of a select, the target and arguments of a call, the items of a list."""
+    """What it is made of: the operand of a select, the target and arguments of a call, the items of a list; of a loop what it
+    goes over, and then the rest."""
     is_test: bool = False
     """A select that stands in `has(...)`."""
+    id: int = 0
 
     def walk(self) -> Iterator[SyntaxNode]:
         yield self
@@ -54,6 +57,13 @@ def read(serialized: bytes) -> SyntaxNode:
     return _node(_first(parsed, 2), positions)
 
 
+def message_types(serialized: bytes) -> dict[int, str]:
+    """Of an expression that was checked: the id of each part that is a message, and its type."""
+    entries = (dict(_fields(entry)) for number, entry in _fields(_first(serialized, 2)) if number == 3)
+    found = ((entry.get(1, 0), dict(_fields(entry.get(2, b""))).get(9)) for entry in entries)
+    return {at: name.decode() for at, name in found if name is not None}
+
+
 def _position(entry: bytes) -> tuple[int, int]:
     found = dict(_fields(entry))
     return found.get(1, 0), found.get(2, 0)
@@ -61,30 +71,28 @@ def _position(entry: bytes) -> tuple[int, int]:
 
 def _node(data: bytes, positions: dict[int, int]) -> SyntaxNode:
     found = dict(_fields(data))
-    offset = positions.get(found.get(2, 0), 0)
+    at = found.get(2, 0)
+    offset = positions.get(at, 0)
     if 3 in found:
-        return SyntaxNode("const", offset, value=_constant(found[3]))
+        return SyntaxNode("const", offset, value=_constant(found[3]), id=at)
     if 4 in found:
-        return SyntaxNode("name", offset, name=_text(found[4], 1))
+        return SyntaxNode("name", offset, name=_text(found[4], 1), id=at)
+    kind, name, below, is_test = "other", "", [], False
     if 5 in found:
-        operand = _node(_first(found[5], 1), positions)
-        return SyntaxNode(
-            "select", offset, _text(found[5], 2), None, (operand,), is_test=bool(dict(_fields(found[5])).get(3))
-        )
-    if 6 in found:
-        parts = [_node(value, positions) for number, value in _fields(found[6]) if number in (1, 3)]
-        return SyntaxNode("call", offset, _text(found[6], 2), None, tuple(parts))
-    if 7 in found:
-        return SyntaxNode(
-            "list", offset, parts=tuple(_node(each, positions) for at, each in _fields(found[7]) if at == 1)
-        )
-    if 8 in found:
-        entries = [entry for number, entry in _fields(found[8]) if number == 2]
-        return SyntaxNode(
-            "other", offset, parts=tuple(_node(each, positions) for entry in entries for each in _entry(entry))
-        )
-    below = [each for number, each in _fields(found.get(9, b"")) if number in _COMPREHENSION]
-    return SyntaxNode("other", offset, parts=tuple(_node(each, positions) for each in below))
+        kind, name, below = "select", _text(found[5], 2), [_first(found[5], 1)]
+        is_test = bool(dict(_fields(found[5])).get(3))
+    elif 6 in found:
+        kind, name = "call", _text(found[6], 2)
+        below = [value for number, value in _fields(found[6]) if number in (1, 3)]
+    elif 7 in found:
+        kind, below = "list", [each for number, each in _fields(found[7]) if number == 1]
+    elif 8 in found:
+        below = [each for number, entry in _fields(found[8]) if number == 2 for each in _entry(entry)]
+    elif 9 in found:
+        kind, name = "loop", _text(found[9], 1)
+        below = [each for number, each in _fields(found[9]) if number in _COMPREHENSION]
+    parts = tuple(_node(each, positions) for each in below)
+    return SyntaxNode(kind, offset, name, None, parts, is_test, at)
 
 
 def _entry(data: bytes) -> Iterator[bytes]:
