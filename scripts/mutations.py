@@ -510,6 +510,13 @@ MUTATIONS = (
         "tests/console/test_session.py::test_a_session_that_began_over_tls_is_renewed_with_a_secure_cookie",
     ),
     Mutation(
+        "console: what a page shows in part is approved on it",
+        "src/toolgate/cli/upstream/desk.py",
+        "return rows, _blocked(pin, inspected) or too_long",
+        "return rows, _blocked(pin, inspected)",
+        "tests/console/pages/test_changes.py::test_a_change_that_no_page_holds_is_not_approved_on_one",
+    ),
+    Mutation(
         "console: a form of an earlier session is believed",
         "src/toolgate/console/site.py",
         "if not session.is_of(visit.form):",

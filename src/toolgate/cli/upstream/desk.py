@@ -10,6 +10,7 @@ from msgspec import Struct
 from toolgate.cli.upstream.files import policy_of, rows_for, write_pin, write_rows
 from toolgate.cli.upstream.inspection import Inspection, drift_of, findings_about, inspect, pinning, served_by
 from toolgate.cli.upstream.shared import pin_at
+from toolgate.console.pages.changes import fitting
 from toolgate.console.ports import FieldChange, UpstreamChange
 from toolgate.errors import StartRefused
 from toolgate.kit.pins import approve as approved
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from toolgate.settings import Settings
 
 
-MAX_NEW: Final = 50
-"""New tools whose definitions a page shows; of further ones it has the names."""
+MAX_NAMED: Final = 100
+"""Names and findings that a page tells one by one."""
+_TOO_LONG: Final = "This is too much to be shown whole on a page, so nothing is approved here. In a terminal:"
 
 
 class PinDesk(Struct, frozen=True):
@@ -42,19 +44,8 @@ class PinDesk(Struct, frozen=True):
         pin, inspected, found = self._found(name)
         if not found:
             return UpstreamChange("", ())
-        fresh = self._fresh(pin, inspected)
-        was, now = pin.places(), inspected.offer.places()
-        rows = [
-            FieldChange(place, each, _text(was[place].definition.get(each)), _text(now[place].get(each)))
-            for place, fields in sorted(found.changed.items())
-            for each in fields
-        ]
-        rows += [
-            FieldChange(place, each, "", _text(value))
-            for place in sorted(found.added)[:MAX_NEW]
-            for each, value in now[place].items()
-        ]
-        return UpstreamChange(fresh.digest, rows, list(_notes(inspected, found)), _blocked(pin, inspected))
+        rows, blocked = _judged(pin, inspected, found)
+        return UpstreamChange(self._fresh(pin, inspected).digest, rows, _notes(inspected, found), blocked)
 
     def _approve(self, name: str, digest: str, recorded: Callable[[Mapping[str, Any]], Any]) -> str:
         """Raises: StartRefused: it is not what was shown any more, or may not be served."""
@@ -62,7 +53,7 @@ class PinDesk(Struct, frozen=True):
         pin, inspected, found = self._found(name)
         if not found:
             return f"{name} is as it was approved."
-        fresh, blocked = self._fresh(pin, inspected), _blocked(pin, inspected)
+        fresh, (_, blocked) = self._fresh(pin, inspected), _judged(pin, inspected, found)
         if fresh.digest != digest:
             raise StartRefused(f"{name} has changed since this page was made.\nLook again before you approve it.")
         if blocked:
@@ -86,7 +77,30 @@ class PinDesk(Struct, frozen=True):
             return approved(pin, inspected.offer, inspected.peer, None)
 
 
-def _notes(inspected: Inspection, found: PinDrift) -> Iterator[str]:
+def _judged(pin: Pin, inspected: Inspection, found: PinDrift) -> tuple[list[FieldChange], str]:
+    """What a page shows of the difference, and why it cannot be approved there."""
+    rows, is_all = fitting(list(_rows(pin, inspected, found)))
+    too_long = "" if is_all else f"{_TOO_LONG} toolgate upstream approve {pin.upstream}."
+    return rows, _blocked(pin, inspected) or too_long
+
+
+def _rows(pin: Pin, inspected: Inspection, found: PinDrift) -> Iterator[FieldChange]:
+    was, now = pin.places(), inspected.offer.places()
+    for place, fields in sorted(found.changed.items()):
+        for each in fields:
+            yield FieldChange(place, each, _text(was[place].definition.get(each)), _text(now[place].get(each)))
+    for place in sorted(found.added):
+        for each, value in now[place].items():
+            yield FieldChange(place, each, "", _text(value))
+
+
+def _notes(inspected: Inspection, found: PinDrift) -> list[str]:
+    notes = list(_all_notes(inspected, found))
+    more = len(notes) - MAX_NAMED
+    return notes if more <= 0 else [*notes[:MAX_NAMED], f"… and {more} more"]
+
+
+def _all_notes(inspected: Inspection, found: PinDrift) -> Iterator[str]:
     if found.peer:
         yield "Another program or address than the approved one."
     for word, names in (("Gone", found.gone), ("New", found.added), ("Differs", found.about)):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from toolgate.console.pages.changes import side_by_side
 from toolgate.console.pages.shared import DAY_MS, ConsolePage
 from toolgate.console.rendering import ManyLines
 from toolgate.console.web import NotFound
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 WINDOW_MS: Final = 30 * DAY_MS
 """Of calls and error rates."""
-MAX_DIFF_LINES: Final = 400
-"""Of one field."""
 
 
 def tools(desk: Desk) -> ConsolePage:
@@ -100,19 +97,3 @@ def upstream(desk: Desk, name: str, change: UpstreamChange | None, fault: str) -
     diffs = [] if change is None else [(row, list(side_by_side(row.before, row.after))) for row in change.rows]
     values = {"state": state, "change": change, "diffs": diffs, "fault": fault}
     return ConsolePage("upstream", f"Upstream {name}", values)
-
-
-def side_by_side(before: str, after: str) -> Iterator[tuple[str, str, str]]:
-    """(`same`, `changed`, `gone` or `new`; the line before; the line after), some lines around what differs."""
-    was, now = before.splitlines(), after.splitlines()
-    matcher = difflib.SequenceMatcher(None, was[:MAX_DIFF_LINES], now[:MAX_DIFF_LINES], autojunk=False)
-    for group in matcher.get_grouped_opcodes(3):
-        for tag, low, high, new_low, new_high in group:
-            old, new = was[low:high], now[new_low:new_high]
-            for place in range(max(len(old), len(new))):
-                left = old[place] if place < len(old) else None
-                right = new[place] if place < len(new) else None
-                word = "same" if tag == "equal" else "gone" if right is None else "new" if left is None else "changed"
-                yield word, left or "", right or ""
-    if len(was) > MAX_DIFF_LINES or len(now) > MAX_DIFF_LINES:
-        yield "same", f"… {len(was)} lines in all", f"… {len(now)} lines in all"
