@@ -54,10 +54,10 @@ def main(records: int) -> None:
             "calls of a caller, a rare verdict": (calls, {"caller": f"{7:012x}", "verdict": "in_doubt"}),
         }
         for name, (make, query) in pages.items():
-            measure(name, make, _desk(log, ring, session, query))
+            measure(name, make, desk_of(log, ring, session, query))
 
 
-def _desk(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, str]) -> Desk:
+def desk_of(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, str]) -> Desk:
     ports = Ports(
         home=log.path,
         log=log.path,
@@ -82,21 +82,17 @@ def _desk(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, str
     return Desk(ports, session, ConsoleVisit("GET", (), query, {}), behind(log.path, log.index), log.clock.now)
 
 
+def shown_page(desk: Desk, page: ConsolePage) -> str:
+    common = {"up": "./", "title": page.title, "session": desk.session, "section": "", "environment": "local"}
+    return render(page.template, {**page.values, **common, "panels": (), "behind": desk.behind})
+
+
 def measure(name: str, make: Callable[[Desk], ConsolePage], desk: Desk) -> None:
     took, size = [], 0
     for _ in range(ROUNDS):
         began = time.monotonic()
         behind(desk.ports.log, desk.ports.index)
-        page = make(desk)
-        common = {
-            "up": "./",
-            "title": page.title,
-            "session": desk.session,
-            "section": "",
-            "environment": "local",
-            "panels": (),
-        }
-        size = len(render(page.template, {**page.values, **common, "behind": desk.behind}).encode())
+        size = len(shown_page(desk, make(desk)).encode())
         took.append(1000 * (time.monotonic() - began))
     print(f"{name:36} {size / 1000:6.1f} KB  first {took[0]:6.1f} ms  median {median(took):6.1f} ms")
 

@@ -552,6 +552,20 @@ MUTATIONS = (
         "tests/console/test_upstreams.py::test_only_what_a_page_showed_is_refused",
     ),
     Mutation(
+        "console: numbers count more than the lists they lead to",
+        "src/toolgate/console/pages/overview.py",
+        "since = first_of_bucket(desk.now_ms - SPANS[span])",
+        "since = desk.now_ms - SPANS[span]",
+        "tests/console/test_links.py::test_the_overview_counts_what_its_lists_hold",
+    ),
+    Mutation(
+        "console: calls that reached no tool are all calls",
+        "src/toolgate/console/index/reading.py",
+        "NO_ONE if text == NONE else self._word(text)",
+        "self._word(text)",
+        "tests/console/test_links.py::test_a_list_of_calls_that_reached_no_tool_has_those_alone",
+    ),
+    Mutation(
         "console: the live list says nothing of what it leaves out",
         "src/toolgate/console/feed.py",
         "self.left_out.add(found[: len(found) - len(shown)])",

@@ -87,9 +87,9 @@ def base(**values: object) -> dict[str, object]:
 def test_panels_upstreams_and_records_show_strangers_texts_as_text(kind: str) -> None:
     text = HOSTILE[kind]
     table = PanelTable(text, [text], [[text], [PanelCell(text, "bad")]], note=text, tool=text)
-    shaped = {"table": table, "rows": [[_cell(cell) for cell in row] for row in table.rows], "more": 0}
+    shaped = {"table": table, "rows": [[_cell(cell) for cell in row] for row in table.rows], "more": 0, "calls": 1}
     panel = type("P", (), {"title": text, "summary": text})
-    pages = [render("panel", base(panel=panel, tables=[shaped], fault=text, pack=text))]
+    pages = [render("panel", base(panel=panel, tables=[shaped], fault=text, pack=text, ever=""))]
     state = type("S", (), {"name": text, "state": text, "reason": text, "pin": text, "refused": {text: text}})
     row = type("R", (), {"tool": text, "field": text})
     change = type("C", (), {"rows": [row], "notes": [text], "blocked": text, "digest": "x"})

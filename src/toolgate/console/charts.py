@@ -29,7 +29,7 @@ class Bar(Struct, frozen=True):
 
 class BarChart(Struct, frozen=True):
     bars: Sequence[Bar]
-    most: int
+    highest: Bar
     width: int = WIDTH
     height: int = HEIGHT
 
@@ -52,10 +52,10 @@ def bar_chart(series: Sequence[tuple[int, int, int]], since_ms: int, until_ms: i
                 good=round(good * scale, 2),
                 bad=round(max(bad * scale, 2.0 if bad else 0.0), 2),
                 label=f"{day(start)} {clock_time(start)[:5]}",
-                since=start,
-                until=start + step_ms,
+                since=max(start, since_ms),
+                until=min(start + step_ms, until_ms + 1),
                 calls=good + bad,
                 failed=bad,
             )
         )
-    return BarChart(bars, most)
+    return BarChart(bars, max(bars, key=lambda bar: bar.calls))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, field
 
 from toolgate.console.index.building import milliseconds
+from toolgate.console.index.filters import NONE
 from toolgate.console.rendering import iso
 from toolgate.ledger import record
 from toolgate.ledger.files import runs_in
@@ -123,8 +124,9 @@ class FeedListener(Struct, eq=False):
         )
         is_verdict = not wanted.verdict or wanted.verdict == told["verdict"]
         is_refused = wanted.verdict == "refused" and told["verdict"] != "ok"
-        is_rest = not wanted.clamped or bool(told["clamps"])
-        return (is_verdict or is_refused) and is_rest and all(not want or want == has for want, has in pairs)
+        is_rest = (not wanted.clamped or told["clamps"]) and (not wanted.timed or told["ms"])
+        is_named = all(not want or (has == "" if want == NONE else want == has) for want, has in pairs)
+        return bool((is_verdict or is_refused) and is_rest and is_named)
 
 
 def _left_out(found: LeftOut) -> bytes:

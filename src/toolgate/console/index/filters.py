@@ -14,7 +14,21 @@ from toolgate.ledger.reading.query import parse_since
 
 MAX_VALUE: Final = 160
 """Characters of one filter."""
-NAMES: Final = ("kind", "caller", "tool", "upstream", "verdict", "tier", "decision", "since", "until", "clamped")
+NAMES: Final = (
+    "kind",
+    "caller",
+    "tool",
+    "upstream",
+    "verdict",
+    "tier",
+    "decision",
+    "since",
+    "until",
+    "clamped",
+    "timed",
+)
+NONE: Final = "-"
+"""As a caller or a tool: calls that had none. No tool and no key is called so."""
 _PLACE: Final = re.compile(r"([0-9]{1,16})\.([0-9]{1,12})\.([0-9]{1,16})")
 
 
@@ -34,6 +48,8 @@ class CallFilter(Struct, frozen=True):
     until: str = ""
     clamped: str = ""
     """`1`: those of whose answer the floor took something."""
+    timed: str = ""
+    """`1`: those that came to their arguments, which take a time."""
 
     def query(self, **changes: str) -> str:
         """As the address has it, without what is not set."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from toolgate.console.index.building import MAX_WORD, milliseconds
-from toolgate.console.index.filters import CallFilter, EntryPlace
+from toolgate.console.index.building import MAX_WORD, NO_ONE, milliseconds
+from toolgate.console.index.filters import NONE, CallFilter, EntryPlace
 from toolgate.console.index.tables import BUCKET_MS, KINDS, open_index
 from toolgate.ledger.files import runs_in
 from toolgate.ledger.lines import MAX_LINE_BYTES, SegmentDamaged, line_at
@@ -135,12 +135,15 @@ class IndexReader:
         )
         return [(bucket * BUCKET_MS, good, calls - good) for bucket, good, calls in rows]
 
-    def durations(self, since_ms: int) -> list[int]:
-        """Microseconds of the newest calls that came to their arguments, sorted: a refusal before that takes none."""
+    def durations(self, since_ms: int) -> tuple[list[int], int]:
+        """Microseconds of the newest calls that came to their arguments, sorted, and since when: a refusal before that takes
+        none. All calls of a millisecond are among them, or none: a filter by time finds the same."""
         clauses, values = self._owned()
         where = " AND ".join([*clauses, "kind = 0", "us > 0", "ts >= ?"])
-        query = f"SELECT us FROM entry WHERE {where} ORDER BY ts DESC LIMIT {SAMPLE}"  # noqa: S608
-        return sorted(us for (us,) in self._connection.execute(query, [*values, since_ms]))
+        query = f"SELECT us, ts FROM entry WHERE {where} ORDER BY ts DESC LIMIT {SAMPLE + 1}"  # noqa: S608
+        found = list(self._connection.execute(query, [*values, since_ms]))
+        first = found[-1][1] + 1 if len(found) > SAMPLE else since_ms
+        return sorted(us for us, ts in found if ts >= first), first
 
     def last_use(self) -> dict[str, tuple[int, int]]:
         """Key id -> (calls, the last one's time) of all that the index holds."""
@@ -149,11 +152,14 @@ class IndexReader:
         )
         return {name: (calls, last) for name, calls, last in rows}
 
-    def extent(self) -> tuple[int, int | None]:
-        """How many records, and since when."""
-        (entries,) = self._connection.execute("SELECT entries FROM total").fetchone()
+    def extent(self) -> tuple[int, int, int | None]:
+        """How many calls, how many records of acts, and since when there are any."""
+        clauses, values = self._owned()
+        where = " AND ".join(["kind > 1", *clauses, "kind = ?"])
+        query = f"SELECT count(*) FROM entry WHERE {where}"  # noqa: S608
+        (acts,) = self._connection.execute(query, [*values, KINDS["act"]]).fetchone()
         (first,) = self._connection.execute("SELECT min(ts) FROM entry").fetchone()
-        return int(entries), first
+        return sum(each.calls for each in self.by("verdict", 0)), int(acts), first
 
     # How a question is put -----------------------------------------------------------------------------------------
 
@@ -161,18 +167,18 @@ class IndexReader:
         clauses, values = self._owned()
         kinds = _KINDS.get(wanted.kind, (0,))
         clauses.append(f"kind IN ({', '.join(map(str, kinds))})")
-        for name in ("caller", "upstream", "tier", "decision"):
+        for name in ("caller", "tool", "upstream", "tier", "decision"):
             if text := getattr(wanted, name):
                 clauses.append(f"{name} = ?")
-                values.append(self._word(text))
-        if wanted.tool:
-            clauses.append("tool = ?")
-            values.append(self._word(self._ids.get(wanted.tool, wanted.tool)))
+                text = self._ids.get(text, text) if name == "tool" else text
+                values.append(NO_ONE if text == NONE else self._word(text))
         if wanted.verdict:
             clauses.append("verdict != ?" if wanted.verdict == "refused" else "verdict = ?")
             values.append(self._word("ok" if wanted.verdict == "refused" else wanted.verdict))
         if wanted.clamped:
             clauses.append("clamps > 0")
+        if wanted.timed:
+            clauses.append("us > 0")
         since, until = wanted.moments(now)
         for moment, sign in ((since, ">="), (until, "<")):
             ms = milliseconds(_whole(moment)) if moment is not None else None

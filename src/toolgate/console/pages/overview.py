@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.charts import bar_chart
 from toolgate.console.pages.approvals import SILENT
-from toolgate.console.pages.shared import DAY_MS, ConsolePage
+from toolgate.console.pages.shared import DAY_MS, ConsolePage, first_of_bucket
 from toolgate.gate.authority.stops import StopsFault
 from toolgate.ledger import record
 from toolgate.model.clock import rfc3339
@@ -28,11 +28,11 @@ def overview(desk: Desk, checks: Mapping[str, bool], waiting: Sequence[Mapping[s
     """`waiting`: requests for approval; None: nobody knows."""
     span = desk.visit.query.get("span", "24h")
     span = span if span in SPANS else "24h"
-    since = desk.now_ms - SPANS[span]
+    since = first_of_bucket(desk.now_ms - SPANS[span])
     with desk.index() as index:
         verdicts, tools = index.by("verdict", since), index.by("tool", since)
-        durations = index.durations(since)
-        entries, first = index.extent()
+        durations, timed_since = index.durations(since)
+        calls, acts, first = index.extent()
         chart = bar_chart(index.series(since, _STEPS[span]), since, desk.now_ms, _STEPS[span])
         values = {
             "span": span,
@@ -47,7 +47,12 @@ def overview(desk: Desk, checks: Mapping[str, bool], waiting: Sequence[Mapping[s
             "p50": _quantile(durations, 0.5),
             "p95": _quantile(durations, 0.95),
             "chart": chart,
-            "entries": entries,
+            "since": since,
+            "window": desk.window(since),
+            "timed": f"{desk.window(timed_since)}&timed=1",
+            "ever": desk.window(),
+            "indexed": calls,
+            "acts": acts,
             "first": first,
             "checkpoint": _checkpoint(index),
             "needs": [*_approvals(waiting), *_needs(desk, index)],
@@ -87,7 +92,7 @@ def _approvals(waiting: Sequence[Mapping[str, Any]] | None) -> Iterator[dict[str
         what = f"{row['tool']} of {row['label'] or row['caller']} waits for an approval"
         yield {"what": what, "to": f"approvals/{row['id']}"}
     if len(waiting) > TOP:
-        yield {"what": f"{len(waiting) - TOP} more calls wait for an approval", "to": "approvals"}
+        yield {"what": f"{len(waiting)} calls in all wait for an approval", "to": "approvals"}
 
 
 def _needs(desk: Desk, index: IndexReader) -> Iterator[dict[str, str]]:

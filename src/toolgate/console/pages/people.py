@@ -49,6 +49,7 @@ def people(desk: Desk, *, made: Mapping[str, str] | None = None, fault: str = ""
         "lives": list(_LIVES),
         "made": made,
         "fault": fault,
+        "ever": desk.window(),
         "now": desk.now,
     }
     return ConsolePage("keys", "People and keys", values, status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.pages.changes import side_by_side
-from toolgate.console.pages.shared import DAY_MS, ConsolePage
+from toolgate.console.pages.shared import DAY_MS, ConsolePage, first_of_bucket
 from toolgate.console.rendering import ManyLines
 from toolgate.console.web import NotFound
 
@@ -22,13 +22,15 @@ WINDOW_MS: Final = 30 * DAY_MS
 def tools(desk: Desk) -> ConsolePage:
     grants = [grant for grant in desk.ports.grants() if _is_seen(desk, grant)]
     text = desk.visit.query.get("q", "").strip().lower()[:160]
+    since = first_of_bucket(desk.now_ms - WINDOW_MS)
     with desk.index() as index:
-        used = {each.name: each for each in index.by("tool", desk.now_ms - WINDOW_MS)}
-        failed = index.refusals_by_tool(desk.now_ms - WINDOW_MS)
+        used = {each.name: each for each in index.by("tool", since)}
+        failed = index.refusals_by_tool(since)
     refused = _refused(desk)
     rows = [_row(grant, used.get(grant.tool_id), failed.get(grant.tool_id, 0), refused) for grant in grants]
     rows = [row for row in rows if text in f"{row['name']} {row['pack']} {row['tier']} {row['effect']}".lower()]
-    return ConsolePage("tools", "Tools", {"rows": rows, "q": text, "count": len(grants), "now": desk.now})
+    values = {"rows": rows, "q": text, "count": len(grants), "window": desk.window(since), "now": desk.now}
+    return ConsolePage("tools", "Tools", values)
 
 
 def one_tool(desk: Desk, name: str) -> ConsolePage:
@@ -36,9 +38,10 @@ def one_tool(desk: Desk, name: str) -> ConsolePage:
     grant = next((each for each in desk.ports.grants() if each.tool.name == name and _is_seen(desk, each)), None)
     if grant is None:
         raise NotFound
+    since = first_of_bucket(desk.now_ms - WINDOW_MS)
     with desk.index() as index:
-        used = {each.name: each for each in index.by("tool", desk.now_ms - WINDOW_MS)}.get(grant.tool_id)
-        failed = index.refusals_by_tool(desk.now_ms - WINDOW_MS).get(grant.tool_id, 0)
+        used = {each.name: each for each in index.by("tool", since)}.get(grant.tool_id)
+        failed = index.refusals_by_tool(since).get(grant.tool_id, 0)
     tool = grant.tool
     values: dict[str, Any] = {
         "row": _row(grant, used, failed, _refused(desk)),
@@ -48,6 +51,7 @@ def one_tool(desk: Desk, name: str) -> ConsolePage:
         "output": tool.output_schema,
         "pin": (grant.facts or {}).get("pin", ""),
         "deadline": tool.deadline_s,
+        "window": desk.window(since),
         "now": desk.now,
     }
     return ConsolePage("tool", f"Tool {name}", values)
