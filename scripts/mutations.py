@@ -73,6 +73,10 @@ APPROVALS_OVER_HTTP = "tests/faces/test_approvals.py"
 WEBHOOK = "tests/powers/approvals/test_webhook.py"
 TABLES = "src/toolgate/powers/approvals/tables.py"
 TABLE_TESTS = "tests/powers/approvals/test_tables.py"
+VIEWS = "tests/kit/test_sql.py"
+MARKS = "tests/powers/sql/test_marks.py"
+KEPT_STATISTICS = "tests/packs/governance/tools/test_views.py"
+KEPT_ROUNDS = "tests/packs/consensus/test_views.py"
 REFUSAL = f"{ROAD_TESTS}::test_a_refusal_comes_before_the_handler"
 MUTATIONS = (
     Mutation(
@@ -1892,6 +1896,69 @@ MUTATIONS = (
         '        connection.execute(f"PRAGMA max_page_count={max_bytes // page_bytes}")\n',
         "",
         "tests/powers/sql/test_sql.py::test_a_sqlite_store_grows_no_larger_than_it_may_and_is_still_read",
+    ),
+    Mutation(
+        "views: what was read is believed for ever",
+        "src/toolgate/kit/sql.py",
+        "            if not is_unchanged():",
+        "            if False and not is_unchanged():",
+        f"{KEPT_STATISTICS}::test_consent_that_another_process_takes_back_is_gone_at_once",
+    ),
+    Mutation(
+        "views: kept without a mark",
+        "src/toolgate/kit/sql.py",
+        "        if len(taken) < max(1, len(marks)):",
+        "        if False:",
+        f"{VIEWS}::test_nothing_is_kept_without_all_of_its_marks",
+    ),
+    Mutation(
+        "views: without a bound",
+        "src/toolgate/kit/sql.py",
+        "        while len(self._kept) >= self._most:",
+        "        while False:",
+        f"{KEPT_ROUNDS}::test_what_is_remembered_is_bounded",
+    ),
+    Mutation(
+        "marks: a commit ends none",
+        "src/toolgate/powers/sql.py",
+        "        return self._version() == then",
+        "        return self._version() is not None",
+        f"{MARKS}::test_a_mark_ends_with_a_commit_of_another_process",
+    ),
+    Mutation(
+        "marks: a key may change",
+        "src/toolgate/powers/keys.py",
+        "        return lambda: [_stamp(path) for path in paths] == then",
+        "        return _always",
+        f"{KEPT_ROUNDS}::test_gossip_is_refused_at_once_when_the_key_is_gone_or_votes_elsewhere",
+    ),
+    Mutation(
+        "keys: a public half is believed for ever",
+        "src/toolgate/powers/keys.py",
+        "        if known is not None and known[0] == stamp:",
+        "        if known is not None:",
+        "tests/powers/keys/test_keys.py::test_a_key_that_was_looked_at_before_counts_as_it_is_now",
+    ),
+    Mutation(
+        "statistics: a window never moves",
+        "src/toolgate/packs/governance/tools/query_fp_store.py",
+        "if rate.first <= until <= rate.last else None",
+        "",
+        f"{KEPT_STATISTICS}::test_a_rate_is_remembered_until_the_first_event_leaves_its_window",
+    ),
+    Mutation(
+        "gossip: messages are not looked at",
+        "src/toolgate/packs/consensus/tools/rounds.py",
+        "data = None if request.events else known.pages",
+        "data = known.pages",
+        f"{KEPT_ROUNDS}::test_gossip_that_brings_messages_is_never_answered_from_memory",
+    ),
+    Mutation(
+        "vote: our own key passes for a stranger's",
+        "src/toolgate/packs/consensus/tools/rounds.py",
+        "    return signer.sender not in seen.network.keys and signer.sender != seen.own",
+        "    return True",
+        f"{KEPT_ROUNDS}::test_our_own_key_is_never_taken_for_a_strangers",
     ),
 )
 

@@ -1,12 +1,18 @@
-"""SQL text as a statement, without loading SQLAlchemy before a store is used."""
+"""For stores: SQL text as a statement, without loading SQLAlchemy before a store is used, and what was read of a store."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
+
+    from toolgate.model.powers import Unchanged
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 @cache
@@ -16,3 +22,33 @@ def sql(statement: str) -> TextClause:
     from sqlalchemy import text  # noqa: PLC0415
 
     return text(statement)
+
+
+class Views(Generic[Key, Value]):
+    """What was read of stores and still holds, the latest `most` of it. Nothing in it is believed without asking the marks."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[Key, tuple[Value, tuple[Unchanged, ...]]] = {}
+
+    def get(self, key: Key) -> Value | None:
+        """None: it was not read yet, or something has changed since."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        value, marks = found
+        for is_unchanged in marks:
+            if not is_unchanged():
+                self._kept.pop(key, None)
+                return None
+        return value
+
+    def put(self, key: Key, value: Value, *marks: Unchanged | None) -> None:
+        """`marks`: taken before the value was read. One that nobody could take: it is not kept."""
+        taken = tuple(mark for mark in marks if mark is not None)
+        if len(taken) < max(1, len(marks)):
+            return
+        self._kept.pop(key, None)
+        while len(self._kept) >= self._most:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = (value, taken)

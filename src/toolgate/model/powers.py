@@ -18,6 +18,10 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+Unchanged = Callable[[], bool]
+"""True: what it was made of is as it was then, whoever might have changed it, in this process or another. It never waits."""
+
+
 class FileEntry(Struct, frozen=True):
     """One file of the workspace: a path with forward slashes, relative to the workspace."""
 
@@ -90,6 +94,10 @@ class SigningKeys(Protocol):
 
     def public_key(self, name: str) -> bytes:
         """32 bytes. Raises ToolError KEY_NOT_FOUND (missing), INVALID_KEY_FORMAT."""
+        ...
+
+    def mark(self, name: str) -> Unchanged | None:
+        """What tells later that key, use and owner are the same files as now. None: one was changed a moment ago."""
         ...
 
     def sign(self, name: str, message: bytes, *, use: str) -> bytes: ...
@@ -265,6 +273,13 @@ class Store(Protocol):
     @property
     def untouched(self) -> bool:
         """True: nothing was ever kept in it, so who only reads need not open it."""
+        ...
+
+    def mark(self) -> Unchanged | None:
+        """How the store stands now: what tells later, within microseconds, that nobody has changed it. None: nothing can tell.
+
+        Take it before what you read: a change in between is then seen. `toolgate.kit.sql.Views` keeps what was read by it.
+        """
         ...
 
     async def run(self, work: Callable[[Connection], Out]) -> Out:

@@ -89,6 +89,9 @@ class TableEngine:
         with self._in_our_words():
             self._found_version(self._table(writing=False))
 
+    def mark(self) -> None:
+        """A table does not tell whether it has changed: to find out is to read it."""
+
     def close(self) -> None:
         if self._client is not None:
             self._client.close()

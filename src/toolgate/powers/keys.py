@@ -15,6 +15,7 @@ import re
 import secrets
 import shlex
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -38,8 +39,14 @@ from toolgate.model.tool import USE_FORM
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from toolgate.model.powers import Unchanged
+
 MAX_KEY_BYTES: Final = 16 * 1024
 """A PKCS#8 or OpenSSH file of one Ed25519 key is under 500 bytes."""
+MAX_PUBLICS: Final = 256
+"""Public halves that are remembered: a server signs with a handful."""
+SETTLED_NS: Final = 100_000_000
+"""A tenth of a second: ten times the coarsest tick of a clock that Linux stamps files by."""
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PEM: Final = b"-----BEGIN PRIVATE KEY-----"
 _OPENSSH: Final = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -67,6 +74,8 @@ class KeyDirectory:
         self._uses = uses
         self._states = states
         self._temporary: dict[str, tuple[str, bytes]] = {}
+        self._publics: dict[str, tuple[_Stamp, bytes]] = {}
+        """Public halves by name, as long as the file is the same. No secret is kept."""
 
     @property
     def place(self) -> str:
@@ -87,7 +96,28 @@ class KeyDirectory:
 
     def public_key(self, name: str) -> bytes:
         """Of a key for any use: to know a key is not to use it."""
-        return ed25519.public_key(self._secret(name))
+        if name in self._temporary:
+            return ed25519.public_key(self._temporary[name][1])
+        stamp = _stamp(self._directory / _plain_name(name))
+        known = self._publics.get(name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        public = ed25519.public_key(self._secret(name))
+        if stamp is not None and _is_settled(stamp):
+            if len(self._publics) >= MAX_PUBLICS:
+                self._publics.clear()
+            self._publics[name] = stamp, public
+        return public
+
+    def mark(self, name: str) -> Unchanged | None:
+        if name in self._temporary:
+            return _always
+        plain = _plain_name(name)
+        paths = [self._directory / file for file in (plain, f"{plain}.use", f"{plain}.store")]
+        then = [_stamp(path) for path in paths]
+        if not all(stamp is None or _is_settled(stamp) for stamp in then):
+            return None
+        return lambda: [_stamp(path) for path in paths] == then
 
     def sign(self, name: str, message: bytes, *, use: str) -> bytes:
         return ed25519.sign(self.seed(name, use=use), message)
@@ -225,6 +255,9 @@ class PackKeys:
     def public_key(self, name: str) -> bytes:
         return self._keys().public_key(name)
 
+    def mark(self, name: str) -> Unchanged | None:
+        return self._keys().mark(name)
+
     def sign(self, name: str, message: bytes, *, use: str) -> bytes:
         return self._for(use).sign(name, message, use=use)
 
@@ -248,6 +281,27 @@ class PackKeys:
         if use not in self._uses:
             raise ToolError("WRONG_KEY_USE", f"the pack does not declare the use {use}; its keys sign for nothing else")
         return self._keys()
+
+
+_Stamp = tuple[int, ...]
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What differs for a file that was replaced, written to, or opened to others; None: it cannot be looked at."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_dev, info.st_ino, info.st_size, info.st_mode, info.st_uid
+
+
+def _is_settled(stamp: _Stamp) -> bool:
+    """Not changed just now: a second change within one tick of the disk's clock would leave the same stamp."""
+    return time.time_ns() - max(stamp[:2]) > SETTLED_NS
+
+
+def _always() -> bool:
+    return True
 
 
 def _stated_use(path: Path) -> str:

@@ -7,8 +7,10 @@ atomic is one statement (`INSERT ... ON CONFLICT`), which both engines agree on.
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+    from toolgate.model.powers import Unchanged
     from toolgate.model.tool import Migration
 
 Out = TypeVar("Out")
@@ -52,6 +55,7 @@ class SqlEngine:
         self._url = URL.create("sqlite", database=str(place)) if isinstance(place, Path) else _url(name, place)
         self._migrations = migrations
         self._engines: tuple[Engine, Engine] | None = None
+        self._changes: _Changes | None = None
         self._opening = threading.Lock()
 
     def transact(self, work: Callable[[Connection], Out], *, writing: bool) -> Out:
@@ -73,7 +77,13 @@ class SqlEngine:
         else:
             self.transact(_select_one, writing=False)
 
+    def mark(self) -> Unchanged | None:
+        """None: not open yet, busy, or PostgreSQL, where asking would be the same round trip as reading."""
+        return None if self._changes is None else self._changes.mark()
+
     def close(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
         if self._engines is not None:
             for engine in self._engines:
                 engine.dispose()
@@ -98,6 +108,8 @@ class SqlEngine:
                 try:
                     with engines[0].begin() as connection:
                         migrate(connection, self._name, self._migrations)
+                    if self._url.get_backend_name() == "sqlite":
+                        self._changes = _Changes(engines[1])
                 except BaseException:
                     for engine in engines:
                         engine.dispose()
@@ -109,6 +121,40 @@ class SqlEngine:
         if self._url.get_backend_name() == "postgresql":
             return _postgresql(self._url, self._name, writing=writing)
         return _sqlite(self._url, self._name, self._max_bytes, writing=writing)
+
+
+class _Changes:
+    """Whether anybody has committed to a SQLite file: a connection of its own that does nothing but ask. 4 us a question.
+
+    `data_version` differs after a commit of any other connection, here or in another process; numbers of two connections say
+    nothing about each other, so there is one for all marks. It takes and gives back the lock of a reader,
+    which waits for no writer.
+    """
+
+    def __init__(self, reader: Engine) -> None:
+        self._connection = reader.raw_connection()
+        driver: Any = self._connection.driver_connection
+        self._driver = driver
+        self._connection.detach()
+        self._driver.execute("PRAGMA busy_timeout=0")
+
+    def mark(self) -> Unchanged | None:
+        now = self._version()
+        return None if now is None else partial(self._is_still, now)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _is_still(self, then: int) -> bool:
+        return self._version() == then
+
+    def _version(self) -> int | None:
+        """None: the file is closed, or another process puts it in order after a crash. Whoever reads it finds out."""
+        try:
+            (found,) = self._driver.execute("PRAGMA data_version").fetchone()
+        except sqlite3.Error:
+            return None
+        return int(found)
 
 
 def migrate(connection: Connection, store: str, migrations: Sequence[Migration]) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from toolgate.model.call import Environment
-    from toolgate.model.powers import Table
+    from toolgate.model.powers import Table, Unchanged
     from toolgate.model.tool import Migration
 
 In = TypeVar("In")
@@ -99,6 +99,10 @@ class Engine(Protocol):
 
     def ask(self) -> None:
         """One round trip. Raises: StoreUnavailable."""
+        ...
+
+    def mark(self) -> Unchanged | None:
+        """As of a store. Unlike the rest of an engine it is used on the event loop, and does not block."""
         ...
 
     def close(self) -> None: ...
@@ -239,6 +243,9 @@ class OpenStore:
             return False
         return False
 
+    def mark(self) -> Unchanged | None:
+        return None if self._engine is None else self._engine.mark()
+
     async def run(self, work: Callable[[Connection], Out]) -> Out:
         """One transaction on the store's thread: committed when `work` returns, rolled back when it raises.
 
@@ -377,6 +384,7 @@ class ReadingStore:
         self.shared = store.shared
         self.in_table = store.in_table
         self.untouched = store.untouched
+        self.mark = store.mark
         self.run = store.read
         self.run_on_table = store.read_table
         self.probe = store.probe

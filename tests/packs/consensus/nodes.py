@@ -19,7 +19,6 @@ from toolgate.model.powers import ReadFiles
 from toolgate.model.tool import Context, Tool
 from toolgate.packs.consensus import PACK
 from toolgate.packs.consensus.arbiter.node import Node, open_node
-from toolgate.packs.consensus.gossip.exchange import Quotas
 from toolgate.packs.consensus.settings import DEFAULTS, key_uses
 from toolgate.packs.consensus.tables import MIGRATIONS, STORE
 from toolgate.powers.files import ReadOnlyWorkspace, Workspace
@@ -60,7 +59,7 @@ class Office:
         self.settings = DEFAULTS | self.settings
         (self.home / "workspace").mkdir(exist_ok=True)
         self.workspace = Workspace(self.home / "workspace")
-        self.quotas = Quotas()
+        self.known = PACK.memory()
         self.stores = OpenStores({STORE: self.url} if self.url else {}, self.home / "state", MIGRATIONS)
 
     @property
@@ -84,7 +83,10 @@ class Office:
         into, out = VALIDATORS[tool]
         if not into.is_valid(args):
             raise InputRefused(next(iter(into.iter_errors(args))).message)
-        result = TOOLS[tool].run(self._context(TOOLS[tool]), args)
+        at_once = TOOLS[tool].at_once
+        result: Any = None if at_once is None else at_once(SystemClock(), self.known, args)
+        if result is None:
+            result = TOOLS[tool].run(self._context(TOOLS[tool]), args)
         if inspect.isawaitable(result):
             result = await result
         out.validate(result.data)
@@ -108,7 +110,7 @@ class Office:
             progress=no_progress,
             files=files,
             stores=self.stores.reading if reading else self.stores,
-            memory=self.quotas,
+            memory=self.known,
             keys=None if reading else self.keys,
         )
 

@@ -58,6 +58,7 @@ class Desk:
             places or {}, root / "state", PACK.migrations, [store.name for store in PACK.stores if store.binding]
         )
         self.settings: dict[str, Any] = {}
+        self.memory = PACK.memory()
         self.deadline_s: float | None = None
         """Of every call, instead of its tool's own."""
         self.contract: dict[str, Any] | None = None
@@ -88,13 +89,16 @@ class Desk:
             files=self._workspace,
             stores=self.stores.reading if tool.effect == "read" else self.stores,
             contract=self.contract,
+            memory=self.memory,
         )
 
     async def acall(self, name: str, args: dict[str, Any], role: Any = "admin") -> Result:
         tool = TOOLS[name]
         jsonschema_rs.validate(dict(tool.input_schema), args)
         constant = CONSTANT_RUNS[name] if name == os.environ.get(MUTANT) else None
-        result: Any = tool.at_once(self.clock, None, args) if tool.at_once is not None and constant is None else None
+        result: Any = (
+            tool.at_once(self.clock, self.memory, args) if tool.at_once is not None and constant is None else None
+        )
         if result is None:
             result = (constant or tool.run)(self.context(tool, role), args)
         if not isinstance(result, Result):

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+import toolgate.powers.keys
 from tests.homes import PATIENCE_S
 from tests.support import need
 from toolgate.errors import StartRefused, ToolError
@@ -234,3 +236,70 @@ def test_keys_made_by_openssl_and_ssh_keygen_are_read_and_ours_are_read_by_them(
 
 def test_parsing_is_a_function_of_the_bytes_alone() -> None:
     assert parse_key(to_pem(SEED)) == parse_key(openssh(SEED)) == SEED
+
+
+def settled(path: Path) -> Path:
+    """As if it had been written an hour ago."""
+    then = time.time() - 3600
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.parametrize("change", ["replaced", "rewritten", "opened", "removed"])
+def test_a_key_that_was_looked_at_before_counts_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(toolgate.powers.keys, "SETTLED_NS", -1)  # the test does not wait for the disk's clock
+    keys, path = KeyDirectory(tmp_path), put(tmp_path, "a.key", SEED.hex().encode())
+    assert keys.public_key("a.key") == keys.public_key("a.key") == PUBLIC
+    mark = keys.mark("a.key")
+    assert mark is not None
+    assert mark()
+    other = bytes(32)
+    match change:
+        case "replaced":
+            put(tmp_path, "b.key", other.hex().encode()).replace(path)
+        case "rewritten":
+            settled(put(tmp_path, "a.key", other.hex().encode()))
+        case "opened":
+            path.chmod(0o644)
+        case "removed":
+            path.unlink()
+    assert not mark()
+    if change in ("replaced", "rewritten"):
+        assert keys.public_key("a.key") == ed25519.public_key(other)
+    else:
+        with pytest.raises(ToolError, match=r"open to other users|not found"):
+            keys.public_key("a.key")
+
+
+def test_a_key_changed_a_moment_ago_is_read_again_and_has_no_mark(tmp_path: Path) -> None:
+    keys = KeyDirectory(tmp_path)
+    ahead = time.time() + 3600
+    os.utime(put(tmp_path, "a.key", SEED.hex().encode()), (ahead, ahead))
+    assert keys.public_key("a.key") == PUBLIC
+    put(tmp_path, "a.key", bytes(32).hex().encode())
+    os.utime(tmp_path / "a.key", (ahead, ahead))
+    assert keys.public_key("a.key") == ed25519.public_key(bytes(32))
+    assert keys.mark("a.key") is None
+
+
+@pytest.mark.parametrize("note", ["use", "store"])
+def test_the_mark_of_a_key_ends_when_its_use_or_its_owner_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    monkeypatch.setattr(toolgate.powers.keys, "SETTLED_NS", -1)
+    keys = KeyDirectory(tmp_path)
+    put(tmp_path, "a.key", SEED.hex().encode())
+    mark = keys.mark("a.key")
+    assert mark is not None
+    put(tmp_path, f"a.key.{note}", b"voting\n")
+    assert not mark()
+
+
+def test_the_mark_of_a_temporary_key_holds_as_long_as_the_process(tmp_path: Path) -> None:
+    keys = KeyDirectory(tmp_path)
+    keys.temporary("t", use="voting")
+    mark = keys.mark("t")
+    assert mark is not None
+    assert mark()

@@ -21,6 +21,6 @@ PACK: Final = Pack(
     commands=(Command("consensus", "Rounds, votes and sealing.", "toolgate.packs.consensus.cli:app"),),
     services=(Service("gossip", later("toolgate.packs.consensus.gossip.service:GossipService")),),
     keys=key_uses,
-    memory=later("toolgate.packs.consensus.gossip.exchange:Quotas"),
+    memory=later("toolgate.packs.consensus.arbiter.known:ArbiterMemory"),
     check=later("toolgate.packs.consensus.gossip.service:check_start"),
 )

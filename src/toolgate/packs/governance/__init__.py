@@ -27,5 +27,6 @@ PACK: Final = Pack(
         Command("fp", "False positives: mark, rates, list, export and import reviews.", f"{_CLI}.fp:fp"),
         Command("consent", "Consent of organisations: grant, revoke, list.", f"{_CLI}.consent:consent"),
     ),
+    memory=later("toolgate.packs.governance.stores.known:GovernanceMemory"),
     limits=later("toolgate.packs.governance.repository.reading:LIMITS"),
 )

@@ -253,7 +253,7 @@ def test_caller_without_quota_is_refused_before_its_messages_are_read(
     def unread(*_: Any) -> None:
         raise AssertionError("was read")
 
-    four[0].quotas.take("k1", 1e12, QUOTA_BURST)
+    four[0].known.quotas.take("k1", 1e12, QUOTA_BURST)
     monkeypatch.setattr(gossip, "decode", unread)
     answer = four[0].call("consensus_gossip", peer_id="x", events=forged_events(four[1], 3))
     assert [each["code"] for each in answer["rejected"]] == ["QUOTA_EXCEEDED"] * 3

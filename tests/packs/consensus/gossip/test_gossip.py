@@ -273,7 +273,7 @@ def test_quota_is_spent_before_signatures_are_checked_and_fills_with_time() -> N
 
 
 def test_caller_beyond_its_quota_is_told_so(four: list[Office]) -> None:
-    four[0].quotas.take("k1", 1e12, QUOTA_BURST)
+    four[0].known.quotas.take("k1", 1e12, QUOTA_BURST)
     answer = four[0].call("consensus_gossip", peer_id="x", events=[signed(four[1].node(), 1, 0)])
     assert answer["rejected"] == [{"index": 0, "code": "QUOTA_EXCEEDED"}]
     assert status(four[0]).messages == 0

@@ -9,7 +9,8 @@ from toolgate.kit.ed25519 import SigningKey
 from toolgate.model.tool import Result, Tool
 from toolgate.packs.consensus.arbiter import engine
 from toolgate.packs.consensus.arbiter.guard import VoteSigner
-from toolgate.packs.consensus.arbiter.node import Node, network_for_reading, open_node
+from toolgate.packs.consensus.arbiter.known import MAX_ANSWER_CHARACTERS, ArbiterMemory, RoundKnown
+from toolgate.packs.consensus.arbiter.node import Node, key_name, network_for_reading, open_node
 from toolgate.packs.consensus.arbiter.store import pack, read_replica
 from toolgate.packs.consensus.domain.arbiters import MAX_ROUND, Network, sender_id
 from toolgate.packs.consensus.domain.messages import KINDS, Statement, Vote
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
+    from toolgate.model.clock import Clock
+    from toolgate.model.powers import Unchanged
     from toolgate.model.tool import Context
 
 
@@ -47,43 +50,62 @@ async def run_propose(ctx: Context, args: dict[str, Any]) -> Result:
 
 
 async def run_vote(ctx: Context, args: dict[str, Any]) -> Result:
-    node = _node(ctx)
     round_id = _round_id(args)
     said = _statement(args["vote"], args["vote"]["vote_type"])
-    signer = _signer_of(args["privKey"]) if "privKey" in args else node.signer
-    if signer.sender not in node.network.keys and signer.sender != node.signer.sender:
-        vote, counted = await _uncounted(node, signer, round_id, said), False
-        level = None
-    else:
-        stood = await node.run(
-            lambda connection: engine.cast(connection, node.network, signer, round_id, said, node.recorded())
-        )
-        assert stood.vote is not None
-        vote, counted, level = stood.vote, True, stood.round.level.name
+    signer = _signer_of(args["privKey"]) if "privKey" in args else None
+    known: ArbiterMemory = ctx.memory
+    seen = known.rounds.get(round_id) if signer is not None else None
+    if signer is not None and seen is not None and _is_stranger(seen, signer):
+        return _voted(ctx, signer, _signed_for(signer, seen, round_id, said), None)
+    marks = _marks(ctx)
+    node = _node(ctx)
+    if signer is not None and _is_stranger(RoundKnown(node.network, node.signer.sender, 0), signer):
+        seen = await _round_of(node, round_id)
+        known.rounds.put(round_id, seen, *marks)
+        return _voted(ctx, signer, _signed_for(signer, seen, round_id, said), None)
+    voter = signer or node.signer
+    stood = await node.run(
+        lambda connection: engine.cast(connection, node.network, voter, round_id, said, node.recorded())
+    )
+    assert stood.vote is not None
+    return _voted(ctx, voter, stood.vote, stood.round.level.name)
+
+
+def _voted(ctx: Context, signer: VoteSigner, vote: Vote, level: str | None) -> Result:
+    """`level`: of the round; None: the vote does not count in it."""
     data = {
         "vote_signed": True,
         "sig_b64": pack(vote.signature),
-        "counted": counted,
+        "counted": level is not None,
         "sender_id": signer.sender.hex(),
         "envelope_b64": pack(vote.to_bytes()),
     }
     return answered(ctx, data | ({"level": level} if level else {}))
 
 
-async def _uncounted(node: Node, signer: VoteSigner, round_id: int, said: Statement) -> Vote:
+def _is_stranger(seen: RoundKnown, signer: VoteSigner) -> bool:
     """A stranger's key may sign, and the signature counts for nothing (ADR-0013)."""
+    return signer.sender not in seen.network.keys and signer.sender != seen.own
 
-    def sign(connection: Connection) -> Vote:
+
+async def _round_of(node: Node, round_id: int) -> RoundKnown:
+    """Raises: ToolError ROUND_NOT_FOUND."""
+
+    def read(connection: Connection) -> int:
         engine.read_round(connection, node.network, round_id)
-        clock = read_replica(connection, node.network).clock
-        vote = Vote(node.network.id, round_id, said, signer.sender, merged_clock(clock, clock))
-        return vote._replace(signature=signer.sign(vote.signed_bytes()))
+        return read_replica(connection, node.network).clock
 
-    return await node.store.run(sign)
+    return RoundKnown(node.network, node.signer.sender, await node.store.run(read))
+
+
+def _signed_for(signer: VoteSigner, seen: RoundKnown, round_id: int, said: Statement) -> Vote:
+    vote = Vote(seen.network.id, round_id, said, signer.sender, merged_clock(seen.clock, seen.clock))
+    return vote._replace(signature=signer.sign(vote.signed_bytes()))
 
 
 async def run_finality(ctx: Context, args: dict[str, Any]) -> Result:
     round_id = _round_id(args)
+    mark = ctx.stores.get(STORE).mark()
 
     def read(connection: Connection) -> tuple[Network, engine.RoundStanding, bytes | None]:
         network = network_for_reading(connection, ctx.settings)
@@ -102,12 +124,43 @@ async def run_finality(ctx: Context, args: dict[str, Any]) -> Result:
         "network_id": network.id.hex(),
         "equivocators": [proof.first.sender.hex() for proof in stood.round.equivocations()],
     }
-    return answered(ctx, data | ({"evidence": evidence.hex()} if evidence else {}))
+    told = answered(ctx, data | ({"evidence": evidence.hex()} if evidence else {}))
+    if evidence is None or 2 * len(evidence) <= MAX_ANSWER_CHARACTERS:
+        known: ArbiterMemory = ctx.memory
+        known.finality.put(args["round_id"], told.data, mark)
+    return told
+
+
+def finality_again(_clock: Clock, known: ArbiterMemory, args: dict[str, Any]) -> Result | None:
+    data = known.finality.get(args["round_id"])
+    return None if data is None else Result(data=data)
 
 
 async def run_gossip(ctx: Context, args: dict[str, Any]) -> Result:
-    request = GossipRequest(args["peer_id"], args.get("events", ()), args.get("after", 0), args.get("store", ""))
-    return answered(ctx, await answer(_node(ctx), request, ctx.memory, ctx.caller.key_id))
+    request = _request_of(args)
+    known: ArbiterMemory = ctx.memory
+    marks = _marks(ctx)
+    told = answered(ctx, await answer(_node(ctx), request, known.quotas, ctx.caller.key_id))
+    if not request.events and sum(map(len, told.data["events_sent"])) <= MAX_ANSWER_CHARACTERS:
+        known.pages.put((request.peer_id, request.after, request.store), told.data, *marks)
+    return told
+
+
+def gossip_again(_clock: Clock, known: ArbiterMemory, args: dict[str, Any]) -> Result | None:
+    """To who brings nothing and asks what it asked before: nothing is kept and nothing is signed."""
+    request = _request_of(args)
+    data = None if request.events else known.pages.get((request.peer_id, request.after, request.store))
+    return None if data is None else Result(data=data)
+
+
+def _request_of(args: Mapping[str, Any]) -> GossipRequest:
+    return GossipRequest(args["peer_id"], args.get("events", ()), args.get("after", 0), args.get("store", ""))
+
+
+def _marks(ctx: Context) -> tuple[Unchanged | None, Unchanged | None]:
+    """Of the store and of our voting key: what is remembered with them is as good as read."""
+    assert ctx.keys is not None  # effect crypto
+    return ctx.stores.get(STORE).mark(), ctx.keys.mark(key_name(ctx.settings, "voting_key", ctx.keys))
 
 
 def _node(ctx: Context) -> Node:
@@ -197,6 +250,7 @@ FINALITY: Final = Tool(
     effect="read",
     deadline_s=10,
     run=run_finality,
+    at_once=finality_again,
     error_codes=("ROUND_NOT_FOUND",),
 )
 
@@ -211,5 +265,6 @@ GOSSIP: Final = Tool(
     destructive=False,
     deadline_s=10,
     run=run_gossip,
+    at_once=gossip_again,
     error_codes=_SIGNING_FAULTS,
 )

@@ -109,6 +109,10 @@ class FalsePositives(Protocol):
         """Of the events from `since` to before `until`."""
         ...
 
+    def same_until(self, org_id: str, rule_id: str, since: int, until: int) -> int:
+        """As `counts`: the last end of a window as long as this one that counts the same events; at least `until`."""
+        ...
+
     def patterns(self, org_id: str, rule_id: str, since: int, limit: int) -> list[Pattern]:
         """False positives of one rule by finding, most frequent first."""
         ...

@@ -48,6 +48,11 @@ _COUNT_HERE: Final = (
     f"SELECT rule_id, {_COUNTED} FROM fp_events"  # noqa: S608 (constants of this file)
     " WHERE repository = :repository AND verdict <> 'pending' GROUP BY rule_id"
 )
+_NEXT_EVENT: Final = (
+    "SELECT MIN(occurred_at) FROM fp_events"
+    " WHERE org_id = :org AND rule_id = :rule AND occurred_at >= :since AND occurred_at < :until"
+)
+_FOREVER: Final = 2**63 - 1
 _SUPPRESSIONS: Final = (
     "SELECT repository, fingerprint, rule_id, reason, reviewer, ticket, created_at, expires_at FROM suppressions"
 )
@@ -92,6 +97,12 @@ class SqlFalsePositives:
     def counts(self, org_id: str, rule_id: str, since: int, until: int) -> Counts:
         row = self._run(_COUNT_RULE, org=org_id, rule=rule_id, since=since, until=until).one()
         return Counts(int(row.total), int(row.fp), int(row.tp))
+
+    def same_until(self, org_id: str, rule_id: str, since: int, until: int) -> int:
+        place = {"org": org_id, "rule": rule_id}
+        leaves = self._run(_NEXT_EVENT, **place, since=since, until=until).scalar()
+        comes = self._run(_NEXT_EVENT, **place, since=until, until=_FOREVER).scalar()
+        return min(_FOREVER if leaves is None else leaves + until - since, _FOREVER if comes is None else comes)
 
     def patterns(self, org_id: str, rule_id: str, since: int, limit: int) -> list[Pattern]:
         rows = self._run(

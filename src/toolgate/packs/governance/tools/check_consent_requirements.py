@@ -3,50 +3,84 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import StoreUnavailable
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.repository.answers import invalid_input
-from toolgate.packs.governance.stores.consents import POLICY_VERSION, REQUIRED, RESOURCES, ConsentStatus, statuses
+from toolgate.packs.governance.stores.consents import POLICY_VERSION, REQUIRED, RESOURCES, ConsentStatus, status_of
+from toolgate.packs.governance.stores.known import OrgConsents
 from toolgate.packs.governance.stores.opened import consents
+from toolgate.packs.governance.tables import CONSENT
 from toolgate.packs.governance.tools import schemas
+
+if TYPE_CHECKING:
+    from toolgate.kit.sql import Views
+    from toolgate.model.clock import Clock
+    from toolgate.packs.governance.stores.known import GovernanceMemory
 
 STATES: Final = ("granted", "expired", "revoked", "outdated", "not_requested", "unknown_resource", "unavailable")
 ORG_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,254}$"
 
 
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
-    args = {"orgId": organisation_of(ctx)} | args
-    check = {"validate": _validate, "summary": _summary, "required_for_operation": _required}[args["checkType"]]
-    return await check(ctx, args)
+    return _judged(args, await consents_of(ctx, args.get("orgId")), ctx.clock)
 
 
-def organisation_of(ctx: Context) -> str:
-    """Whose reviews and consent are meant where nobody is named: the same here as for `toolgate fp mark`."""
-    return str(ctx.settings.get("organisation", "local"))
+def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) -> Result | None:
+    known = memory.consents.get(args.get("orgId"))
+    return None if known is None else _judged(args, known, clock)
 
 
-async def look_up(ctx: Context, org_id: str, resources: list[str]) -> list[ConsentStatus]:
-    """Fails closed: a store that does not answer has granted nothing."""
-    now = int(ctx.clock.wall() * 1000)
+async def consents_of(ctx: Context, named: str | None) -> OrgConsents:
+    """Of the organisation that was named, or of the settings' own. Fails closed: a silent store has granted nothing."""
+    views: Views[str | None, OrgConsents] = ctx.memory.consents
+    known = views.get(named)
+    if known is not None:
+        return known
+    # Whose reviews and consent are meant where nobody is named: the same here as for `toolgate fp mark`.
+    org_id = str(ctx.settings.get("organisation", "local")) if named is None else named
+    mark = ctx.stores.get(CONSENT).mark()
     try:
-        return await consents(ctx.stores, lambda kept: statuses(kept, org_id, resources, now))
+        found = await consents(ctx.stores, lambda kept: kept.records(org_id))
     except StoreUnavailable:
+        return OrgConsents(org_id, None)
+    known = OrgConsents(org_id, {record.resource: record for record in found})
+    views.put(named, known, mark)
+    return known
+
+
+def look_up(known: OrgConsents, resources: Sequence[str], clock: Clock) -> list[ConsentStatus]:
+    """How each stands now, in the order asked for."""
+    records = known.records
+    if records is None:
         return [ConsentStatus(resource, "unavailable") for resource in resources]
+    now = int(clock.wall() * 1000)
+    return [status_of(resource, records.get(resource), now) for resource in resources]
 
 
-async def _validate(ctx: Context, args: dict[str, Any]) -> Result:
+def _judged(args: dict[str, Any], known: OrgConsents, clock: Clock) -> Result:
+    match args["checkType"]:
+        case "validate":
+            return _validate(args, known, clock)
+        case "summary":
+            return _summary(args, known, clock)
+        case _:
+            return _required(args, known, clock)
+
+
+def _validate(args: dict[str, Any], known: OrgConsents, clock: Clock) -> Result:
     if "resources" not in args:
         raise invalid_input("/resources", "missing_resources", "checkType validate needs resources.")
-    found = await look_up(ctx, args["orgId"], args["resources"])
+    found = look_up(known, args["resources"], clock)
     refused = [status for status in found if not status.granted]
     data = _answer(args, found) | {"allValid": not refused}
     return Result(data=data, decision="pass") if not refused else _consent_required(data, refused, decision="warn")
 
 
-async def _summary(ctx: Context, args: dict[str, Any]) -> Result:
-    found = await look_up(ctx, args["orgId"], list(RESOURCES))
+def _summary(args: dict[str, Any], known: OrgConsents, clock: Clock) -> Result:
+    found = look_up(known, list(RESOURCES), clock)
     counts = Counter(status.state for status in found)
     statistics = {
         "totalResources": len(found),
@@ -59,7 +93,7 @@ async def _summary(ctx: Context, args: dict[str, Any]) -> Result:
     )
 
 
-async def _required(ctx: Context, args: dict[str, Any]) -> Result:
+def _required(args: dict[str, Any], known: OrgConsents, clock: Clock) -> Result:
     for key in ("tool", "operation"):
         if key not in args:
             raise invalid_input(f"/{key}", f"missing_{key}", f"checkType required_for_operation needs {key}.")
@@ -69,7 +103,7 @@ async def _required(ctx: Context, args: dict[str, Any]) -> Result:
         data = _answer(args, []) | {"allValid": False, "operation": operation | {"requires": [], "canProceed": False}}
         message = "CONSENT_REQUIRED: the policy knows no such operation, so nothing allows it"
         return Result(data=data, decision="block", code="CONSENT_REQUIRED", message=message, exit_code=1)
-    found = await look_up(ctx, args["orgId"], list(needed))
+    found = look_up(known, needed, clock)
     refused = [status for status in found if not status.granted]
     data = _answer(args, found) | {
         "allValid": not refused,
@@ -201,6 +235,7 @@ CHECK_CONSENT: Final = Tool(
     effect="read",
     deadline_s=30,
     run=run,
+    at_once=run_at_once,
     error_codes=("CONSENT_REQUIRED",),
     decisions=("block", "warn", "pass"),
     text=as_text,

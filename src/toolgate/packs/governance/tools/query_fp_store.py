@@ -9,13 +9,18 @@ from toolgate.model.clock import rfc3339
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.repository.answers import invalid_input
 from toolgate.packs.governance.stores.consents import REQUIRED
+from toolgate.packs.governance.stores.known import CountedRate
 from toolgate.packs.governance.stores.opened import false_positives
 from toolgate.packs.governance.stores.reviews import DAY_MS, weekly
 from toolgate.packs.governance.stores.statistics import Counts, direction, recommendation, slope
+from toolgate.packs.governance.tables import FALSE_POSITIVES
 from toolgate.packs.governance.tools import schemas
-from toolgate.packs.governance.tools.check_consent_requirements import ORG_PATTERN, look_up, organisation_of
+from toolgate.packs.governance.tools.check_consent_requirements import ORG_PATTERN, consents_of, look_up
 
 if TYPE_CHECKING:
+    from toolgate.kit.sql import Views
+    from toolgate.model.clock import Clock
+    from toolgate.packs.governance.stores.known import GovernanceMemory, OrgConsents
     from toolgate.packs.governance.stores.reviews import FalsePositives
 
 QUERIES: Final = ("fp_rate", "recent_patterns", "trend_analysis", "cross_rule_comparison")
@@ -24,37 +29,83 @@ SHOWN_FINGERPRINT: Final = 12
 
 
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
-    args = {"orgId": organisation_of(ctx)} | args
-    kind = args["queryType"]
-    needs = "ruleIds" if kind == "cross_rule_comparison" else "ruleId"
+    _require_rules(args)
+    consented = await consents_of(ctx, args.get("orgId"))
+    base, since, until = _allowed(args, consented, ctx.clock)
+    named, args = args, args | {"orgId": consented.org_id}
+    views: Views[tuple[str | None, str, int], CountedRate] = ctx.memory.rates
+    mark = ctx.stores.get(FALSE_POSITIVES).mark()
+
+    def read(kept: FalsePositives) -> tuple[dict[str, Any], CountedRate | None]:
+        if args["queryType"] != "fp_rate":
+            return _ASK[args["queryType"]](kept, args, since, until), None
+        rate = _counted(kept, args, since, until)
+        return _rate_of(args, rate), rate
+
+    try:
+        answer, rate = await false_positives(ctx.stores, read)
+    except StoreUnavailable:
+        # Reading statistics fails open (nothing depends on them), and says that it did.
+        return Result(data=base | {"confidence": "unavailable"}, decision="warn", message="the store does not answer")
+    if rate is not None:
+        views.put(_place_of(named), rate, mark)
+    return Result(data=base | answer, decision="pass")
+
+
+def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) -> Result | None:
+    """A rate that was counted before, of the same events, if nothing has changed since."""
+    if args["queryType"] != "fp_rate" or "ruleId" not in args:
+        return None
+    rate = memory.rates.get(_place_of(args))
+    consented = memory.consents.get(args.get("orgId")) if rate is not None else None
+    if rate is None or consented is None:
+        return None
+    base, _, until = _allowed(args, consented, clock)
+    return Result(data=base | _rate_of(args, rate), decision="pass") if rate.first <= until <= rate.last else None
+
+
+def _require_rules(args: dict[str, Any]) -> None:
+    needs = "ruleIds" if args["queryType"] == "cross_rule_comparison" else "ruleId"
     if needs not in args:
-        raise invalid_input(f"/{needs}", f"missing_{needs}", f"queryType {kind} needs {needs}.")
+        raise invalid_input(f"/{needs}", f"missing_{needs}", f"queryType {args['queryType']} needs {needs}.")
+
+
+def _allowed(args: dict[str, Any], consented: OrgConsents, clock: Clock) -> tuple[dict[str, Any], int, int]:
+    """What every answer says, and from when to when events count. Raises: ToolError ACCESS_DENIED."""
+    kind = args["queryType"]
     needed = REQUIRED["query_fp_store", kind]
-    refused = [status for status in await look_up(ctx, args["orgId"], list(needed)) if not status.granted]
+    refused = [status for status in look_up(consented, needed, clock) if not status.granted]
     if refused:
         # CONSENT_REQUIRED is the floor's to strip from an experimental tool; this code survives and says why (ADR-0010).
         told = "; ".join(f"{status.resource}: {status.as_json()['reason']}" for status in refused)
         raise ToolError(
             "ACCESS_DENIED", f"no consent for {told}", data={"resources": [status.resource for status in refused]}
         )
-    until = int(ctx.clock.wall() * 1000)
-    since = until - args.get("daysBack", 30) * DAY_MS
-    base = {
-        "query": {"type": kind, "since": rfc3339(since / 1000), "until": rfc3339(until / 1000)},
-        "consent": list(needed),
-    }
-    try:
-        answer = await false_positives(ctx.stores, lambda kept: _ASK[kind](kept, args, since, until))
-    except StoreUnavailable:
-        # Reading statistics fails open (nothing depends on them), and says that it did.
-        return Result(data=base | {"confidence": "unavailable"}, decision="warn", message="the store does not answer")
-    return Result(data=base | answer, decision="pass")
+    until = int(clock.wall() * 1000)
+    since = until - _days_of(args) * DAY_MS
+    query = {"type": kind, "since": rfc3339(since / 1000), "until": rfc3339(until / 1000)}
+    return {"query": query, "consent": list(needed)}, since, until
 
 
-def _fp_rate(kept: FalsePositives, args: dict[str, Any], since: int, until: int) -> dict[str, Any]:
-    counted = kept.counts(args["orgId"], args["ruleId"], since, until)
-    rate = {"ruleId": args["ruleId"], **counted.as_json(), "recommendation": recommendation(counted)}
-    return {"confidence": counted.confidence, "rate": rate}
+def _days_of(args: dict[str, Any]) -> int:
+    days: int = args.get("daysBack", 30)
+    return days
+
+
+def _place_of(args: dict[str, Any]) -> tuple[str | None, str, int]:
+    """Where the counts of these arguments are remembered."""
+    return args.get("orgId"), args["ruleId"], _days_of(args)
+
+
+def _counted(kept: FalsePositives, args: dict[str, Any], since: int, until: int) -> CountedRate:
+    counts = kept.counts(args["orgId"], args["ruleId"], since, until)
+    return CountedRate(counts, until, kept.same_until(args["orgId"], args["ruleId"], since, until))
+
+
+def _rate_of(args: dict[str, Any], counted: CountedRate) -> dict[str, Any]:
+    counts = counted.counts
+    rate = {"ruleId": args["ruleId"], **counts.as_json(), "recommendation": recommendation(counts)}
+    return {"confidence": counts.confidence, "rate": rate}
 
 
 def _recent_patterns(kept: FalsePositives, args: dict[str, Any], since: int, until: int) -> dict[str, Any]:
@@ -132,7 +183,6 @@ def _comparison(kept: FalsePositives, args: dict[str, Any], since: int, until: i
 
 _CONFIDENCE: Final = ("unavailable", "insufficient_data", "low", "medium", "high")
 _ASK: Final = {
-    "fp_rate": _fp_rate,
     "recent_patterns": _recent_patterns,
     "trend_analysis": _trend,
     "cross_rule_comparison": _comparison,
@@ -257,6 +307,7 @@ QUERY_FP: Final = Tool(
     effect="read",
     deadline_s=10,
     run=run,
+    at_once=run_at_once,
     error_codes=("ACCESS_DENIED",),
     decisions=("warn", "pass"),
 )
