@@ -556,6 +556,13 @@ MUTATIONS = (
         "tests/console/test_upstreams.py::test_only_what_a_page_showed_is_refused",
     ),
     Mutation(
+        "9 outcome: a tool puts as many numbers into the log as it likes",
+        f"{GATE}/road.py",
+        "dict(islice(said.counts.items(), MAX_COUNTS))",
+        "dict(said.counts)",
+        f"{ROAD_TESTS}::test_a_record_has_the_first_numbers_that_a_tool_gave_and_what_else_it_keeps",
+    ),
+    Mutation(
         "console: numbers count more than the lists they lead to",
         "src/toolgate/console/pages/overview.py",
         "since = first_of_bucket(desk.now_ms - SPANS[span])",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.visiting import Visitor, call, console, visitor
 from tests.homes import Home, Server
-from toolgate.console.pages.panels import _cell
+from toolgate.console.pages.panels import _cell, _of_rows
 from toolgate.console.rendering import MAX_TEXT, ManyLines, fields, render, shown
 from toolgate.console.web import ConsoleVisit
 from toolgate.model.tool import PanelCell, PanelTable
@@ -87,7 +87,9 @@ def base(**values: object) -> dict[str, object]:
 def test_panels_upstreams_and_records_show_strangers_texts_as_text(kind: str) -> None:
     text = HOSTILE[kind]
     table = PanelTable(text, [text], [[text], [PanelCell(text, "bad")]], note=text, tool=text)
-    shaped = {"table": table, "rows": [[_cell(cell) for cell in row] for row in table.rows], "more": 0, "calls": 1}
+    linked = {**_cell(text), "request": text}
+    shaped = {"title": text, "note": text, "tool": text, "calls": 1, **_of_rows(table)}
+    shaped["rows"].append([linked])
     panel = type("P", (), {"title": text, "summary": text})
     pages = [render("panel", base(panel=panel, tables=[shaped], fault=text, pack=text, ever=""))]
     state = type("S", (), {"name": text, "state": text, "reason": text, "pin": text, "refused": {text: text}})

@@ -20,6 +20,7 @@ from tests.site_packages.unruly import ANSWERED, RAISED
 from tests.waiting import soon, until
 from toolgate.errors import Ending, LedgerUnavailable
 from toolgate.gate.admit import Permits, sayable_codes
+from toolgate.gate.road import MAX_COUNTS, _told
 from toolgate.model.call import Caller
 from toolgate.model.record import LedgerEntry, RecordPlace
 from toolgate.model.tool import Result
@@ -463,3 +464,10 @@ def test_a_revoked_key_is_dead_at_once(gate: Gate) -> None:
 def test_there_is_no_caller_without_a_key() -> None:
     with pytest.raises(TypeError):
         Caller()  # type: ignore[call-arg] # that it cannot be made is the point
+
+
+def test_a_record_has_the_first_numbers_that_a_tool_gave_and_what_else_it_keeps() -> None:
+    counts = {f"n{number}": number for number in range(MAX_COUNTS + 4)}
+    ticket: Any = SimpleNamespace(repeats=None, kept={"arguments": {"a": "b"}})
+    told = _told(ticket, Result(counts=counts))
+    assert told == {"counts": dict(list(counts.items())[:MAX_COUNTS]), "arguments": {"a": "b"}}

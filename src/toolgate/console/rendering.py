@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -115,7 +115,7 @@ def tool_name(tool: str) -> str:
     return tool.rpartition(":")[2]
 
 
-def tone(verdict: str) -> str:
+def tone(verdict: str) -> Literal["good", "warn", "bad"]:
     """The colour of a verdict. Words say the same."""
     if verdict in ("ok", "pass"):
         return "good"

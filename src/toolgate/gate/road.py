@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
@@ -54,10 +55,12 @@ if TYPE_CHECKING:
     from toolgate.kit.conditions.rules import CallRule
     from toolgate.model.call import Environment
     from toolgate.model.envelope import Envelope
-    from toolgate.model.tool import Ask, Context
+    from toolgate.model.tool import Ask, Context, Result
 
 MAX_TOLD: Final = 3
 """Faults of arguments that a message tells in words: a reader mends those first. All of them are in the details."""
+MAX_COUNTS: Final = 16
+"""Numbers of an answer that its record has."""
 SHARED_CONTEXTS: Final = 1024
 """Contexts of inline tools that are kept: tools times callers that come again and again."""
 LOCAL: Final[tuple[Environment, tuple[str, ...]]] = ("local", ())
@@ -367,17 +370,17 @@ class Road(Struct, frozen=True):
 
     def _conclude(self, ticket: Ticket, outcome: Outcome) -> tuple[LedgerEntry, Envelope]:
         """Step 8, and what step 9 writes down about it."""
-        grant = ticket.grant
+        grant, said = ticket.grant, outcome.result
         environment, notes = self.environment() if self.environment is not None else LOCAL
         envelope = normalize_response(  # 8
-            outcome.result,
+            said,
             tier=grant.tier,
             environment=environment,
             request_id=ticket.ids.request,
             timestamp=rfc3339(self.clock.wall()),
             notes=notes,
         )
-        if envelope.code is None and outcome.result.code is not None and outcome.reason is not None:
+        if envelope.code is None and said.code is not None and outcome.reason is not None:
             outcome.reason = UNNAMED  # it was made of the code that the floor has taken away
         ok = outcome.ending is OK
         # A code beside a success (a circuit breaker that opened) is an event, too.
@@ -401,7 +404,7 @@ class Road(Struct, frozen=True):
             duration_ms=(self.clock.monotonic() - ticket.started) * 1000,
             durable=ticket.is_intended,
             origin=ticket.origin,
-            more=ticket.kept if ticket.repeats is None and outcome.result.ask is None else _told(ticket, outcome),
+            more=_told(ticket, said) if ticket.repeats or said.ask or said.counts else ticket.kept,
         )
         return entry, envelope
 
@@ -518,11 +521,12 @@ def _asked(ask: Ask) -> dict[str, Any]:
     return {"asked": sorted({each["method"] for each in ask.requests.values()})}
 
 
-def _told(ticket: Ticket, outcome: Outcome) -> Mapping[str, Any] | None:
+def _told(ticket: Ticket, said: Result) -> Mapping[str, Any] | None:
     """What few records say besides."""
-    asked = None if outcome.result.ask is None else _asked(outcome.result.ask)
+    asked = None if said.ask is None else _asked(said.ask)
     repeats = None if ticket.repeats is None else {"repeats": ticket.repeats}
-    return _together(asked or repeats, ticket.kept)
+    counts = {"counts": dict(islice(said.counts.items(), MAX_COUNTS))} if said.counts else None
+    return _together(_together(asked or repeats, counts), ticket.kept)
 
 
 def _together(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

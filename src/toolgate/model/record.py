@@ -46,7 +46,7 @@ class LedgerEntry(Struct, frozen=True):
     origin: Origin = NO_ORIGIN
     more: Mapping[str, Any] | None = None
     """Fields that few records have: `askedTool`, `refusedKey`, `keyScopes`, `arguments` (those that the settings keep),
-    `repeats` (the request that had the same idempotency key first)."""
+    `counts` (numbers that the tool gave), `repeats` (the request that had the same idempotency key first)."""
 
 
 class RecordPlace(Struct, frozen=True):

@@ -78,6 +78,8 @@ class Result(Struct, frozen=True):
     """Images, sound and embedded texts for MCP clients, beside the data: `toolgate.model.offers` makes them."""
     ask: Ask | None = None
     """The call cannot go on without the client: see `Ask`."""
+    counts: Mapping[str, int] | None = None
+    """Numbers of which the log keeps the first sixteen, under names of the tool's own: how many findings of which severity."""
 
 
 MAX_ASKED_BYTES: Final = 8192
@@ -351,6 +353,16 @@ class PanelTable(Struct, frozen=True):
     """By whose calls these came about: the console links to their records."""
 
 
+class PanelCalls(Struct, frozen=True):
+    """A table that the console makes of the log: the newest calls of a tool, with numbers that their records have."""
+
+    title: str
+    tool: str
+    counts: Sequence[str] = ()
+    """Names in `Result.counts`, each a column."""
+    note: str = ""
+
+
 class PanelContext(Struct, frozen=True):
     """What a panel may look at. It changes nothing: stores are those of a `read` tool."""
 
@@ -368,7 +380,7 @@ class Panel(Struct, frozen=True):
     """In its address: `panels/PACK/NAME`."""
     title: str
     summary: str
-    make: Callable[[PanelContext], Awaitable[Sequence[PanelTable]]]
+    make: Callable[[PanelContext], Awaitable[Sequence[PanelTable | PanelCalls]]]
     """Called for each look. Texts are shown as texts, whatever they hold; a hundred rows of a table are shown."""
 
 

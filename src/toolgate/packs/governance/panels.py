@@ -1,4 +1,4 @@
-"""What the console shows of the pack: how often rules were wrong, and what was consented to."""
+"""What the console shows of the pack: what analyses found, how often rules were wrong, and what was consented to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from toolgate.model.clock import rfc3339
-from toolgate.model.tool import Panel, PanelCell, PanelTable
+from toolgate.model.tool import Panel, PanelCalls, PanelCell, PanelTable
 from toolgate.packs.governance.stores import consents as consent
 from toolgate.packs.governance.stores.opened import consents, false_positives, nothing_kept
 from toolgate.packs.governance.stores.statistics import Counts, wilson
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 
 NEWEST: Final = 1000
 """Reviews that are counted."""
+ANALYSES: Final = PanelCalls(
+    "Analyses",
+    "analyze_dissonance",
+    counts=("critical", "high", "medium", "low", "info"),
+    note="The newest, with the findings that each counted by severity, as the log has them.",
+)
 
 
-async def reviews(ctx: PanelContext) -> list[PanelTable]:
+async def reviews(ctx: PanelContext) -> list[PanelTable | PanelCalls]:
     events = (
         [] if nothing_kept(ctx.stores) else await false_positives(ctx.stores, lambda kept: kept.events(limit=NEWEST))
     )
     rows = [_rate(org, rule, counts) for (org, rule), counts in sorted(_counted(events).items())]
     columns = ["Organisation", "Rule", "Findings", "Reviewed", "False positives", "Rate", "95 % interval"]
     note = f"Of the newest {NEWEST} findings that were kept. A rate needs ten reviews."
-    tables = [PanelTable("False positives by rule", columns, rows, note=note, tool="query_fp_store")]
+    rates = PanelTable("False positives by rule", columns, rows, note=note, tool="query_fp_store")
     organisations = sorted({event.org_id for event in events} | {str(ctx.settings.get("organisation") or "")} - {""})[
         :5
     ]
-    return [*tables, *[await _consent(ctx, org) for org in organisations]]
+    return [ANALYSES, rates, *[await _consent(ctx, org) for org in organisations]]
 
 
 def _counted(events: list[ReviewEvent]) -> dict[tuple[str, str], Counts]:
@@ -77,7 +83,10 @@ PANELS: Final = (
     Panel(
         name="reviews",
         title="Governance",
-        summary="How often rules were wrong, by what people said of their findings, and what organisations consented to.",
+        summary=(
+            "What analyses found, how often rules were wrong, by what people said of their findings, and what organisations"
+            " consented to."
+        ),
         make=reviews,
     ),
 )

@@ -257,7 +257,7 @@ def _encoded(outcome: Outcome) -> Mapping[str, Any]:
         return _encoded(bad_output("the data is not strict JSON"))
     plain = {
         name: getattr(result, name)
-        for name in ("decision", "code", "message", "success", "is_error", "degraded", "exit_code", "raw")
+        for name in ("decision", "code", "message", "success", "is_error", "degraded", "exit_code", "raw", "counts")
     }
     about = {"ending": outcome.ending.value, "reason": outcome.reason, "text": outcome.text}
     return {**about, "retry": outcome.retry_after_s, "result": plain, "parts": parts, "ask": ask}

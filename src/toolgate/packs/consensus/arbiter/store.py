@@ -328,6 +328,20 @@ def newest_rounds(connection: Connection, network: Network, most: int) -> list[i
     return [row.id for row in rows]
 
 
+def newest_rises(
+    connection: Connection, network: Network, rounds: Sequence[int], most: int
+) -> list[tuple[int, str, bytes]]:
+    """(round, when it was recorded here, evidence) of every rise of these rounds, the newest first."""
+    rows = connection.execute(
+        sql(
+            "SELECT round, recorded, evidence FROM consensus_rise WHERE network = :network AND round >= :first"
+            " AND round <= :last ORDER BY round DESC, level DESC LIMIT :most"
+        ),
+        {"network": network.id.hex(), "first": min(rounds), "last": max(rounds), "most": most},
+    )
+    return [(row.round, row.recorded, unpack(row.evidence)) for row in rows]
+
+
 def find_store_id(connection: Connection) -> str | None:
     """Which store this is; None: it was never used."""
     found: str | None = connection.execute(sql("SELECT id FROM consensus_store WHERE one = 1")).scalar()

@@ -16,13 +16,13 @@ from toolgate.packs.governance.tools import schemas
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
     analysis = await analyze(ctx, args)
     data = await in_thread(report, analysis)
+    found = {str(severity): count for severity, count in analysis.counts.items()}
     counts = ", ".join(f"{count} {severity}" for severity, count in analysis.counts.items() if count) or "no findings"
     if analysis.breaker.is_open and analysis.threshold_decision == "block":
         message = f"{BREAKER_CODE}: {counts}; too many reports were blocked this hour, so this one only warns"
-        return Result(data=data, decision="warn", code=BREAKER_CODE, message=message, degraded=True)
-    return Result(
-        data=data, decision=analysis.decision, message=counts, exit_code=1 if analysis.decision == "block" else 0
-    )
+        return Result(data=data, decision="warn", code=BREAKER_CODE, message=message, degraded=True, counts=found)
+    exit_code = 1 if analysis.decision == "block" else 0
+    return Result(data=data, decision=analysis.decision, message=counts, exit_code=exit_code, counts=found)
 
 
 def as_text(data: Any) -> str:

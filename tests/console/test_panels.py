@@ -1,0 +1,107 @@
+"""Pages of packs: what their tools did stands there as the log and the stores have it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+
+import pytest
+
+from tests.console.visiting import CONSOLE, Visitor, visitor
+from tests.faces import speak
+from tests.homes import Home, Server, make_home
+from toolgate.model.tool import PanelCell
+from toolgate.packs.consensus.domain.evidence import Equivocation
+from toolgate.packs.consensus.domain.messages import Statement, Vote
+from toolgate.packs.consensus.panels import _contradiction, _risen
+
+WORKFLOW = """\
+on: pull_request_target
+permissions: write-all
+jobs:
+  build:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+"""
+EVENT = {"merkle_root_hex": f"{7:064x}", "rule_version_hash_hex": f"{0xABC:064x}"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Server]]:
+    home = make_home(
+        tmp_path_factory.mktemp("panels") / "home",
+        packs=("governance", "library", "consensus"),
+        settings=f"{CONSOLE}[packs.consensus]\nephemeral = true\n",
+    )
+    workflow = home.workspace / ".github" / "workflows" / "build.yml"
+    workflow.parent.mkdir(parents=True)
+    workflow.write_text(WORKFLOW)
+    with home.serving() as server:
+        yield home, server
+
+
+@pytest.fixture(scope="module")
+def admin(served: tuple[Home, Server]) -> Visitor:
+    home, server = served
+    return visitor(server, home.keys["admin"])
+
+
+def asked(served: tuple[Home, Server], tool: str, arguments: object, role: str = "committer") -> dict[str, object]:
+    home, server = served
+    found = speak.HTTP_FACES["mrt"](server.port, tool, arguments, home.keys[role])
+    assert found.envelope is not None
+    data = found.envelope["data"]
+    assert isinstance(data, dict), found
+    return data
+
+
+def table(page: str, title: str) -> list[list[str]]:
+    """The rows of one table, as they are read."""
+    found = re.search(rf">{title}</h2>.*?<tbody>(.*?)</tbody>", page, re.DOTALL)
+    assert found is not None, page
+    rows = re.findall(r"<tr data-row>(.*?)</tr>", found[1], re.DOTALL)
+    return [[re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+
+
+def test_an_analysis_is_shown_with_its_findings_by_severity_as_its_record_has_them(
+    served: tuple[Home, Server], admin: Visitor
+) -> None:
+    files = {"files": [".github/workflows/build.yml"]}
+    analysis = asked(served, "analyze_dissonance", files)["analysis"]
+    assert isinstance(analysis, dict)
+    asked_wrongly = speak.HTTP_FACES["mrt"](
+        served[1].port, "analyze_dissonance", {"files": 1}, served[0].keys["builder"]
+    )
+    assert asked_wrongly.status == 400
+    refused, record = served[0].calls()[-1], served[0].calls()[-2]
+    assert sum(analysis["counts"].values()) > 0
+    assert record["counts"] == analysis["counts"]
+    assert "counts" not in refused
+    page = admin.get("panels/governance/reviews").text
+    second, first = table(page, "Analyses")
+    assert first[2:] == ["ok", str(record["decision"]), *(str(count) for count in analysis["counts"].values())]
+    assert (second[2], second[4:]) == ("bad_arguments", ["–"] * 5), "a call that was refused found nothing"
+    for count in filter(None, analysis["counts"].values()):
+        assert f'calls/{record["requestId"]}">{count}</a>' in page
+
+
+def test_a_round_is_shown_with_its_evidence(served: tuple[Home, Server], admin: Visitor) -> None:
+    round_id = asked(served, "consensus_propose", {"event": EVENT})["round_id"]
+    proof = str(asked(served, "consensus_finality", {"round_id": round_id})["evidence"])
+    page = admin.get("panels/consensus/rounds").text
+    (standing,) = table(page, "Rounds")
+    assert standing[:3] == [round_id, "QUORUM", "1"]
+    evidence = table(page, "Evidence")
+    assert [row[:2] for row in evidence] == [[round_id, "QUORUM"], [round_id, "SOFT"]]
+    assert {row[2] for row in evidence} == {f"ACCEPT root {EVENT['merkle_root_hex']}"}
+    assert [row[3] for row in evidence] == ["1", "1"]
+    assert evidence[0][5] == sha256(bytes.fromhex(proof)).hexdigest(), "of what the tool answers with"
+
+
+def test_an_arbiter_that_contradicted_itself_and_evidence_that_cannot_be_read_are_named() -> None:
+    votes = [Vote(b"n" * 32, 3, Statement(root * 32, b"r" * 32, 1), b"s" * 32, 1, b"x" * 64) for root in (b"a", b"b")]
+    row = _contradiction(3, Equivocation(*votes))
+    assert row[:4] == ["3", PanelCell("contradiction", "bad"), f"by {(b's' * 32).hex()}", 1]
+    assert _risen(3, "then", b"no evidence")[1] == PanelCell("cannot be read", "bad")
