@@ -7,22 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
+from tests.console.browsing import ARTIFACTS, VIEWS, address, assert_accessible, assert_fits, assert_quiet, sign_in
 from tests.console.prefix import PrefixProxy
 from tests.console.visiting import CONSOLE, call
-from tests.homes import PATIENCE_S, Home, Server, make_home
-from tests.packs.lra.browser import Tab, axe_source, launch, tab
+from tests.homes import Home, Server, make_home
+from tests.packs.lra.browser import launch, tab
 from tests.waiting import until
 
 pytestmark = pytest.mark.guard
-expect.set_options(timeout=PATIENCE_S * 1000)
-ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "console"
-VIEWS = {
-    "light": {"viewport": {"width": 1280, "height": 800}},
-    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
-    "320px": {"viewport": {"width": 320, "height": 640}},
-}
 PAGES = [
     "sign-in",
     "",
@@ -83,30 +77,12 @@ def scriptless(engine: Playwright) -> Iterator[Browser]:
     started.close()
 
 
-def address(server: Server) -> str:
-    return str(server.ready["console"])
-
-
-def sign_in(page: Page, server: Server, key: str) -> None:
-    page.goto(address(server))
-    page.fill("#key", key)
-    page.press("#key", "Enter")
-    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
-
-
 def newest_call(home: Home) -> str:
     return str([each for each in home.calls() if each.get("clamps")][-1]["requestId"])
 
 
 def waiting(home: Home) -> str:
     return str(next(each["about"]["approval"] for each in home.records() if each.get("act") == "approvals.request"))
-
-
-def assert_quiet(found: Tab, server: Server) -> None:
-    """A page that is not there is answered 404, and a browser says so: nothing else may be said."""
-    ended = "(net::ERR_ABORTED)"  # by the browser itself, when it goes on to the next page before all of one is there
-    assert [each for each in found.said if "404" not in each and not each.endswith(ended)] == []
-    assert {url for url in found.requested if not url.startswith(f"http://127.0.0.1:{server.port}/console/")} == set()
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -121,11 +97,9 @@ def test_every_page_has_no_violation_no_message_and_fits(
             if number == 1:
                 sign_in(page, server, home.keys["admin"])
             page.goto(address(server) + path.format(call=newest_call(home), approval=waiting(home)))
-            assert page.evaluate("document.documentElement.scrollWidth") <= VIEWS[view]["viewport"]["width"], path  # type: ignore[index]
+            assert_fits(page, view, path)
             page.screenshot(path=ARTIFACTS / f"{number:02d}-{view}.png", full_page=True)
-            page.add_script_tag(content=axe_source())
-            answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-            assert [(path, one["id"], one["nodes"][0]["target"]) for one in answer["violations"]] == []
+            assert_accessible(page, path)
         assert_quiet(found, server)
 
 
@@ -257,6 +231,78 @@ def test_everything_is_reached_by_keyboard(browser: Browser, served: tuple[Home,
         press("g")
         press("p")
         page.wait_for_url("**/keys")
+        assert_quiet(found, server)
+
+
+def test_tools_are_searched_chosen_and_opened_by_keyboard_alone(browser: Browser, served: tuple[Home, Server]) -> None:
+    home, server = served
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        press, rows = page.keyboard.press, page.locator("tbody tr[data-row]")
+        press("g")
+        press("t")
+        page.wait_for_url("**/tools")
+        press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        press("Enter")  # the button that closes it has the focus
+        expect(page.locator("#help")).to_be_hidden()
+        press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("consensus")
+        press("Enter")
+        page.wait_for_url("**/tools?q=consensus")
+        names = [name.strip() for name in rows.locator("td.name").all_inner_texts()]
+        assert len(names) >= 3
+        for key, chosen in (("k", -1), ("k", -2), ("j", -1), ("j", -1)):
+            press(key)
+            expect(rows.nth(chosen)).to_have_attribute("aria-selected", "true")
+            expect(rows.nth(chosen).locator("td.name a")).to_be_focused()
+        assert page.locator("[aria-selected=true]").count() == 1, "one at a time"
+        press("Enter")
+        expect(page.get_by_role("heading", level=1, name=names[-1])).to_be_visible()
+        press("u")
+        page.wait_for_url("**/tools")
+        assert_quiet(found, server)
+
+
+def test_a_request_for_approval_is_found_and_answered_by_keyboard_alone(
+    browser: Browser, served: tuple[Home, Server]
+) -> None:
+    home, server = served
+    arguments = {**ASKED, "operation": "by keyboard"}
+    assert call(server.port, home.keys["builder"], "check_consent_requirements", arguments) == 202
+    with tab(browser, **VIEWS["light"]) as found:
+        page = found.page
+        sign_in(page, server, home.keys["admin"])
+        press, rows = page.keyboard.press, page.locator("tbody tr[data-row]")
+        press("g")
+        press("a")
+        page.wait_for_url("**/approvals")
+        press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+        press("Escape")
+        press("j")
+        expect(rows.first).to_have_attribute("aria-selected", "true")
+        press("j")
+        expect(rows.nth(1)).to_have_attribute("aria-selected", "true")
+        press("k")
+        press("Enter")
+        page.wait_for_url("**/approvals/*")
+        expect(page.locator("pre")).to_contain_text("by keyboard")
+        for _ in range(30):
+            press("Tab")
+            if page.evaluate("document.activeElement.name") == "reason":
+                break
+        page.keyboard.type("j k ? /")
+        expect(page.locator("input[name=reason]")).to_have_value("j k ? /")
+        expect(page.locator("#help")).to_be_hidden()
+        press("Tab")
+        press("Enter")
+        expect(page.locator(".head .badge")).to_have_text("approved")
+        expect(page.locator("main")).to_contain_text("j k ? /")
+        press("u")
+        page.wait_for_url("**/approvals")
         assert_quiet(found, server)
 
 

@@ -120,4 +120,11 @@ def _blocked(pin: Pin, inspected: Inspection) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else strictjson.dumps_pretty(value).decode()
+    return value if isinstance(value, str) else strictjson.dumps_pretty(_ordered(value)).decode()
+
+
+def _ordered(value: Any) -> Any:
+    """Names in one order: a pin has them sorted, an offer as its server sent them, and neither order means anything."""
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(each) for each in value] if isinstance(value, list) else value

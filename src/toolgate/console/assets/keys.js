@@ -28,7 +28,7 @@ const acts = {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.target.closest("input, select, textarea, dialog")) {
+  if (event.target.closest("input, select, textarea, dialog[open]")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
