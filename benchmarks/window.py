@@ -1,9 +1,14 @@
 """What it costs a call that operators can see it: the CPU time of one governed call in process, with each kind of watching
-turned on, beside the same with none. `python -m benchmarks.window [--quick] [--json]`
+turned on, beside the same with none; and what a server takes to start and holds, on beside off.
+
+    python -m benchmarks.window [--quick] [--json]
 
 Each variant has a process of its own, because an interpreter that runs two of them specialises its code for neither. They take
 turns of a tenth of a second, so that a machine that changes its speed changes it for all. CPU time of the road's thread: what a
 scraper or a collector costs beside it is not in it.
+
+Starts are those of real servers, in turns: from the process to its first answer, and its memory then. What is off must cost
+nothing there, so `off` is the row that may not grow from one version to the next (`make bench-against` compares two).
 """
 
 from __future__ import annotations
@@ -21,8 +26,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import machine, ours
 from benchmarks.deployment import bench_home
 from benchmarks.road import InProcess, timed
+from benchmarks.servers import Running, first_answer
+from benchmarks.stats import ratios
 
 GOALS: Final[Mapping[str, float]] = {"metrics": 0.02, "traces": 0.03}
 """What each may cost at most, as a share of the call."""
@@ -36,6 +44,16 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 PLAIN: Final = "off"
 SINK: Final = "WINDOW_SINK"
 """The variable with the port of the collector that the variant `traces` sends to."""
+STARTED: Final[Mapping[str, str]] = {
+    "off": "",
+    "off again": "",
+    "console": "[console]\nenabled = true\n",
+    "metrics": "[metrics]\nenabled = true\n",
+    "traces": '[traces]\nendpoint = "http://127.0.0.1:9/v1/traces"\nsample = 0.05\n',
+}
+"""The same for starts: settings of a server. Nobody listens at that port, and no call is sampled before the first answer."""
+STARTS: Final = 9
+QUICK_STARTS: Final = 2
 CALLS: Final = 2000
 ROUNDS: Final = 60
 QUICK_ROUNDS: Final = 12
@@ -138,6 +156,31 @@ def _row(found: list[float], plain: list[float]) -> dict[str, float]:
     }
 
 
+def starts(rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds to the first answer and MiB then, each with its ratio to `off` of the same round."""
+    took: dict[str, list[float]] = {name: [] for name in STARTED}
+    held: dict[str, list[float]] = {name: [] for name in STARTED}
+    with tempfile.TemporaryDirectory(prefix="tg-window-") as folder:
+        made = {
+            name: ours.make(Path(folder) / name.replace(" ", "-"), settings=f"{ours.LIMITED}\n{settings}")
+            for name, settings in STARTED.items()
+        }
+        for _ in range(rounds):
+            for name, deployment in made.items():
+                with Running(deployment.over_http()) as server:
+                    took[name].append(1000 * first_answer(server))
+                    held[name].append(machine.memory_mib(server.pid))
+    return {
+        name: {
+            "start_ms": statistics.median(took[name]),
+            "start_ratio": ratios(took[name], took[PLAIN]).median,
+            "memory_mib": statistics.median(held[name]),
+            "memory_ratio": ratios(held[name], held[PLAIN]).median,
+        }
+        for name in STARTED
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few seconds, for a look")
@@ -149,13 +192,25 @@ def main() -> None:
         be_sink() if options.sink else be_child(options.child)
         return
     table = measure(QUICK_ROUNDS if options.quick else ROUNDS)
+    started = starts(QUICK_STARTS if options.quick else STARTS)
     if options.json:
-        print(json.dumps(table, indent=2))
+        print(json.dumps({"calls": table, "starts": started}, indent=2))
         return
+    _show(table, started)
+
+
+def _show(table: Mapping[str, Mapping[str, float]], started: Mapping[str, Mapping[str, float]]) -> None:
     print(f"{'':12}{'best':>9}{'quartile':>10}{'median':>9}{'share':>9}   µs of CPU a call")
     for name, row in table.items():
         goal = f"   at most {GOALS[name]:.0%}" if name in GOALS else ""
         print(f"{name:12}{row['best']:9.2f}{row['quartile']:10.2f}{row['median']:9.2f}{row['share']:9.1%}{goal}")
+    print(f"\n{'':12}{'start':>9}{'to off':>10}{'memory':>9}{'to off':>9}   ms to the first answer, MiB")
+    for name, row in started.items():
+        start, memory = (
+            f"{row['start_ms']:9.0f}{row['start_ratio']:9.3f}x",
+            f"{row['memory_mib']:9.1f}{row['memory_ratio']:8.3f}x",
+        )
+        print(f"{name:12}{start}{memory}")
 
 
 if __name__ == "__main__":

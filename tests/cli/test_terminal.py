@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli.support import clean_environment, process
+from tests.cli.support import PROGRAM, clean_environment, process
 from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, Home, make_home
 from toolgate.cli.output import Terminal
@@ -189,6 +189,40 @@ def test_tier_and_environment_are_told_in_words_and_colour(
     for word in words:
         assert f"{BADGES[word]}{word}" in told
         assert word in plain
+    assert "\x1b" not in plain
+
+
+def banner(home: Home, **environment: str) -> str:
+    """What a terminal is sent by a server until it is ready and has stopped again."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [*PROGRAM, "serve", "--port", "0", "--home", str(home.path)],
+        env=clean_environment(TERM="xterm", **environment),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    got, due = b"", time.monotonic() + PATIENCE_S
+    try:
+        while (
+            not re.search(rb"tools  .*\n", got) and select.select([ours], [], [], max(0.0, due - time.monotonic()))[0]
+        ):
+            got += os.read(ours, 65536)
+    finally:
+        running.terminate()
+        running.wait(PATIENCE_S)
+        os.close(ours)
+    return got.decode()
+
+
+def test_the_banner_of_a_server_that_is_ready_has_its_badges_in_words_and_colour(home: Home) -> None:
+    told = banner(home, NO_COLOR="", FORCE_COLOR="1")
+    plain = banner(home, NO_COLOR="1", FORCE_COLOR="")
+    for word in ("authoritative", "experimental", "local"):
+        assert f"{BADGES[word]}{word}" in told
+    words = re.sub(r"\s+", " ", plain)
+    assert re.search(r"environment local .*tools [0-9]+ authoritative [0-9]+ experimental", words), plain
     assert "\x1b" not in plain
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import process
+from tests.console.visiting import Visitor
 from tests.homes import PATIENCE_S, first_line
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +120,7 @@ def test_p2_what_a_change_must_pass_sees_no_variable_of_the_machine(machine: Pat
 
 @contextmanager
 def made_to_run(
-    home: Path, port: int, *, within: Sequence[str] = (), venv: str = sys.prefix
+    home: Path, port: int, *, within: Sequence[str] = (), venv: str = sys.prefix, json: bool = True
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`make run` in this clone, with the environment under test and nothing else of ours; no home, and no package index."""
     running = subprocess.Popen(
@@ -129,7 +131,7 @@ def made_to_run(
             f"{sys.prefix}/.run",
             "run",
             f"VENV={venv}",
-            f"ARGS=--home {home} --port {port} --json",
+            f"ARGS=--home {home} --port {port}{' --json' if json else ''}",
         ],
         cwd=ROOT,
         env={"PATH": os.defpath, "HOME": "/nonexistent", "LANG": "C.UTF-8", "PIP_NO_INDEX": "1"},
@@ -158,6 +160,25 @@ def test_p2_make_run_twice_shares_its_home_and_says_what_to_do_about_a_taken_por
         with made_to_run(home, 0) as third:
             assert first_line(third)["url"] != url
     assert (home / "keys.env").read_bytes() == keys
+
+
+def test_make_run_prints_the_way_to_the_console_and_a_key_of_it_opens_the_page(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with made_to_run(home, 0, json=False) as running:
+        told = b""
+        assert running.stdout is not None
+        overdue = threading.Timer(PATIENCE_S, os.killpg, (running.pid, signal.SIGKILL))
+        overdue.start()
+        for line in running.stdout:
+            told += line
+            if b"Ctrl+C" in line:
+                break
+        overdue.cancel()
+        found = re.search(r"console\s+http://127\.0\.0\.1:([0-9]+)/console/ ", told.decode())
+        assert found is not None, told.decode()
+        key = re.search(r"AUDITOR_KEY=(\S+)", (home / "keys.env").read_text())
+        assert key is not None
+        assert Visitor(int(found[1])).sign_in(key[1]).get().status == 200
 
 
 NOBODY = 65534
