@@ -21,8 +21,11 @@ from toolgate.packs.governance.invariants.block import (
     NAMES,
     PARTS,
     RUNS,
+    STEADY_FOR_S,
+    Measurements,
     Prepared,
     fused,
+    recent_ns,
     run_block,
     steady_ns,
 )
@@ -448,6 +451,25 @@ def test_d7_steady_state_is_the_median_and_one_stolen_moment_does_not_move_it() 
     assert steady_ns(Prepared(), ["nonce-freshness"], lambda: next(times)) == {"nonce-freshness": 100}
 
 
+def test_d7_steady_state_is_measured_again_after_a_second_and_for_each_check_by_itself() -> None:
+    known: Measurements = {}
+    now = [0.0]
+    batch = [RUNS * 1e-7]
+
+    def clock() -> float:
+        now[0] += batch[0]
+        return now[0]
+
+    assert recent_ns(known, Prepared(), ["nonce-freshness"], clock) == {"nonce-freshness": 100}
+    batch[0] = RUNS * 2e-7
+    assert recent_ns(known, Prepared(), ["nonce-freshness", "schema-hash"], clock) == {
+        "nonce-freshness": 100,
+        "schema-hash": 200,
+    }
+    now[0] += STEADY_FOR_S
+    assert recent_ns(known, Prepared(), ["nonce-freshness"], clock) == {"nonce-freshness": 200}
+
+
 def test_d7_steady_state_is_bounded_in_time_whatever_the_machine_does() -> None:
     reads: list[float] = []
 
@@ -507,7 +529,7 @@ def test_the_block_reads_the_clock_twice_and_nothing_else() -> None:
 def test_arithmetic_is_answered_at_once_and_what_needs_a_file_a_store_or_a_nonce_is_not(
     desk: Desk, args: dict[str, Any], needs: bool
 ) -> None:
-    at_once = TOOLS[L0].at_once(desk.clock, None, args)
+    at_once = TOOLS[L0].at_once(desk.clock, desk.memory, args)
     assert (at_once is None) is needs
     if at_once is not None:
         run = asyncio.run(TOOLS[L0].run(desk.context(TOOLS[L0]), args))

@@ -5,6 +5,7 @@ those are what the 100 ns target is about (ADR-0007). Two things are measured, b
 - the first run, which decides: one block between two clock reads, shared evenly by the checks that ran. A processor that did
   something else a moment ago takes its time over it;
 - the steady state: each check that ran once more, many times in a row. That is what a check costs, and what the target judges.
+  It does not depend on what is compared, so calls within a second share one measurement.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ MIN_BATCHES: Final = 3
 """Enough that one moment in which the processor was taken away does not decide."""
 MAX_STEADY_S: Final = 0.001
 """Seconds for all checks, after which each is content with `MIN_BATCHES`: nobody waits for a measurement."""
+STEADY_FOR_S: Final = 1.0
+"""How long a measurement is told again: it costs as much as the rest of an answer, and a machine changes more slowly."""
 LATENCY_METHOD: Final = (
     "first run: the comparisons of all checks as one block between two monotonic clock reads; latencyNs is the block divided "
     "by the checks that ran, rounded up; reading, parsing, hashing and stores are not in it"
 )
 STEADY_METHOD: Final = (
     f"steady state: after the first run, each check {RUNS} times in a row between two monotonic clock reads, {BATCHES} times; "
-    f"steadyNs is the median for one run, rounded up; withinPerformanceTarget: every steadyNs is under {TARGET_NS}"
+    f"steadyNs is the median for one run, rounded up, and told for {STEADY_FOR_S:g} s; withinPerformanceTarget: every steadyNs "
+    f"is under {TARGET_NS}"
 )
 
 
@@ -149,6 +153,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     ),
 )
 NAMES: Final = tuple(invariant.name for invariant in INVARIANTS)
+_BY_NAME: Final = {invariant.name: invariant for invariant in INVARIANTS}
 
 
 class Check(Struct, frozen=True):
@@ -165,6 +170,24 @@ class Check(Struct, frozen=True):
 class Measured(Struct, frozen=True):
     passed: dict[str, bool]
     block_ns: int
+
+
+Measurements = dict[str, tuple[float, int]]
+"""The latest of one server, by check: the monotonic second, and nanoseconds for one run."""
+
+
+def recent_ns(
+    known: Measurements, prepared: Prepared, names: Sequence[str], monotonic: Callable[[], float]
+) -> dict[str, int]:
+    """What one run of each named check costs, measured within the last second. Side effects: `known` has the new ones."""
+    now = monotonic()
+    old = [name for name in names if now - known.get(name, _NEVER)[0] >= STEADY_FOR_S]
+    if old:
+        known |= {name: (now, ns) for name, ns in steady_ns(prepared, old, monotonic).items()}
+    return {name: known[name][1] for name in names}
+
+
+_NEVER: Final = (float("-inf"), 0)
 
 
 def steady_ns(prepared: Prepared, names: Sequence[str], monotonic: Callable[[], float]) -> dict[str, int]:
@@ -212,6 +235,7 @@ class CheckOutcome(Struct, frozen=True):
 def report(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str, int]) -> dict[str, Any]:
     """`data` of the answer, in the shape of the tool's output schema."""
     share = -(-block_ns // len(outcomes))
+    ran = {outcome.check.name for outcome in outcomes}
     results = [_result(outcome, share, steady[outcome.check.name]) for outcome in outcomes]
     failures = [result for result in results if result["status"] == "failed"]
     passed = sum(result["passed"] for result in results)
@@ -224,36 +248,34 @@ def report(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str,
             "unknown": len(results) - passed - len(failures),
             "results": results,
             "failures": failures,
-            "notRun": [name for name in NAMES if name not in {outcome.check.name for outcome in outcomes}],
+            "notRun": [name for name in NAMES if name not in ran],
         },
         "performanceNs": share * len(results),
         "steadyNs": sum(result["steadyNs"] for result in results),
-        "withinPerformanceTarget": all(result["steadyNs"] < TARGET_NS for result in results),
+        "withinPerformanceTarget": max(result["steadyNs"] for result in results) < TARGET_NS,
         "latencyMethod": LATENCY_METHOD,
         "steadyMethod": STEADY_METHOD,
     }
 
 
 def _result(outcome: CheckOutcome, share_ns: int, steady_ns: int) -> dict[str, Any]:
-    invariant = INVARIANTS[NAMES.index(outcome.check.name)]
+    invariant, status = _BY_NAME[outcome.check.name], outcome.status
     return {
         "invariantId": invariant.id,
         "name": invariant.name,
-        "passed": outcome.status == "passed",
-        "status": outcome.status,
-        "message": _message(outcome, invariant),
+        "passed": status == "passed",
+        "status": status,
+        "message": invariant.holds
+        if status == "passed"
+        else outcome.check.why_not
+        if status == "failed"
+        else outcome.check.unknown,
         "evidence": outcome.evidence or outcome.check.evidence,
         "latencyNs": share_ns,
         "steadyNs": steady_ns,
         "severity": invariant.severity,
-        "remediation": None if outcome.status == "passed" else invariant.remediation,
+        "remediation": None if status == "passed" else invariant.remediation,
     }
-
-
-def _message(outcome: CheckOutcome, invariant: Invariant) -> str:
-    if outcome.status == "passed":
-        return invariant.holds
-    return outcome.check.why_not if outcome.status == "failed" else outcome.check.unknown
 
 
 def decimal_difference(a: float, b: float) -> float:

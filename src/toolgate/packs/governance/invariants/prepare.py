@@ -33,6 +33,7 @@ _INPUTS: Final = {
     "nonce-freshness": ("nonceValidation",),
     "contraction-witness": ("contractionCheck",),
 }
+_NEEDED: Final = {name: frozenset(inputs) for name, inputs in _INPUTS.items()}
 
 
 class Ready(Struct, frozen=True):
@@ -46,7 +47,8 @@ def selected(args: dict[str, Any]) -> list[str]:
     """The checks to run, in their order. Raises: ToolError INVALID_INPUT: nothing to check is not a pass (ADR-0007)."""
     named = args.get("checks")
     if named is None:
-        chosen = [name for name, inputs in _INPUTS.items() if all(key in args for key in inputs)]
+        given = args.keys()
+        chosen = [name for name, inputs in _NEEDED.items() if inputs <= given]
         half = [key for name, inputs in _INPUTS.items() if name not in chosen for key in inputs if key in args]
         if half:
             partner = next(key for inputs in _INPUTS.values() if half[0] in inputs for key in inputs if key not in args)

@@ -1,4 +1,4 @@
-"""What the tools have read of the pack's stores, and answer again while nobody has changed them."""
+"""What the tools share between calls: what they have read of the pack's stores, answered again while nobody has changed them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 from toolgate.kit.sql import Views
 
 if TYPE_CHECKING:
+    from toolgate.packs.governance.invariants.block import Measurements
     from toolgate.packs.governance.stores.consents import Record
     from toolgate.packs.governance.stores.statistics import Counts
 
@@ -42,3 +43,4 @@ class GovernanceMemory:
     def __init__(self) -> None:
         self.consents: Views[str | None, OrgConsents] = Views(MAX_ORGANISATIONS)
         self.rates: Views[tuple[str | None, str, int], CountedRate] = Views(MAX_RATES)
+        self.steady: Measurements = {}

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.model.clock import Clock
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.invariants.block import (
     INVARIANTS,
     NAMES,
     TARGET_NS,
     CheckOutcome,
+    Measurements,
     Prepared,
+    recent_ns,
     report,
     run_block,
-    steady_ns,
 )
 from toolgate.packs.governance.invariants.prepare import PREPARE, Ready, at_once, selected, spent
 from toolgate.packs.governance.stores.reviews import MAX_NONCE_AGE_S
 from toolgate.packs.governance.tools import schemas
+
+if TYPE_CHECKING:
+    from toolgate.model.clock import Clock
+    from toolgate.packs.governance.stores.known import GovernanceMemory
 
 MAX_WITNESSES: Final = 1_000
 """Event ids of one call: each is looked up, none is made up."""
@@ -28,35 +32,40 @@ _RFC3339: Final = (
 )
 
 
-def run_at_once(clock: Clock, _memory: Any, args: dict[str, Any]) -> Result | None:
+def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) -> Result | None:
     ready = at_once(args, selected(args))
     if ready is None:
         return None
-    outcomes, block_ns, steady = _judged(ready, clock)
+    outcomes, block_ns, steady = _judged(ready, clock, memory.steady)
     return _answer(outcomes, block_ns, steady)
 
 
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
-    outcomes, block_ns, steady = _judged([await PREPARE[name](ctx, args) for name in selected(args)], ctx.clock)
+    ready = [await PREPARE[name](ctx, args) for name in selected(args)]
+    memory: GovernanceMemory = ctx.memory
+    outcomes, block_ns, steady = _judged(ready, ctx.clock, memory.steady)
     outcomes = [
         await spent(ctx, args, outcome) if outcome.check.name == "nonce-freshness" else outcome for outcome in outcomes
     ]
     return _answer(outcomes, block_ns, steady)
 
 
-def _judged(ready: Sequence[Ready], clock: Clock) -> tuple[list[CheckOutcome], int, dict[str, int]]:
+def _judged(
+    ready: Sequence[Ready], clock: Clock, known: Measurements
+) -> tuple[list[CheckOutcome], int, dict[str, int]]:
     """How each check came out, and what the first run and the steady state took."""
     prepared = Prepared(**{slot: value for item in ready for slot, value in item.slots.items()})
     measured = run_block(prepared, clock.monotonic)
-    steady = steady_ns(prepared, [item.check.name for item in ready], clock.monotonic)
+    steady = recent_ns(known, prepared, [item.check.name for item in ready], clock.monotonic)
     outcomes = [CheckOutcome(item.check, measured.passed[item.check.name]) for item in ready]
     return outcomes, measured.block_ns, steady
 
 
 def _answer(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str, int]) -> Result:
     data = report(outcomes, block_ns, steady)
-    failed = [outcome.check.name for outcome in outcomes if outcome.status == "failed"]
-    unknown = [outcome.check.name for outcome in outcomes if outcome.status == "unknown"]
+    validation = data["validation"]
+    failed = [result["name"] for result in validation["failures"]]
+    unknown = [result["name"] for result in validation["results"] if result["status"] == "unknown"]
     if not failed and unknown:
         # What is not known is not a pass: the floor leaves a warning as it is, so it reaches everybody.
         return Result(data=data, decision="warn", message=f"{', '.join(unknown)}: not everything is known")
