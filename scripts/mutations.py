@@ -69,6 +69,8 @@ DECLARED = "src/toolgate/kit/conditions/declared.py"
 CONDITION_TESTS = "tests/kit/conditions/test_rules.py"
 RULES = "tests/gate/authority/test_rules.py"
 APPROVALS = "tests/gate/authority/test_approvals.py"
+EXPIRY = "tests/gate/authority/test_expiry.py"
+ANSWERERS = "tests/gate/authority/test_answerers.py"
 APPROVALS_OVER_HTTP = "tests/faces/test_approvals.py"
 WEBHOOK = "tests/powers/approvals/test_webhook.py"
 TABLES = "src/toolgate/powers/approvals/tables.py"
@@ -418,14 +420,14 @@ MUTATIONS = (
     Mutation(
         "approvals: who asks may answer",
         TABLES,
-        "if is_same_person((row.caller, row.label), approver):",
+        "if is_same_person(Person(row.caller, row.label, row.owner), approver):",
         "if False:",
         f"{TABLE_TESTS}::test_who_asks_does_not_answer_with_any_key",
     ),
     Mutation(
         "approvals: one person is as many as needed",
         TABLES,
-        "if any(is_same_person((vote.approver, vote.label), approver) for vote in votes):",
+        "if any(is_same_person(Person(vote.approver, vote.label, vote.owner), approver) for vote in votes):",
         "if False:",
         f"{TABLE_TESTS}::test_as_many_people_must_approve_as_the_rule_says",
     ),
@@ -444,17 +446,108 @@ MUTATIONS = (
         f"{TABLE_TESTS}::test_neither_a_request_nor_a_grant_outlives_its_time",
     ),
     Mutation(
+        "approvals: keys of one owner are two people",
+        "src/toolgate/kit/conditions/approval.py",
+        "for name in (self.label, self.owner) if name",
+        "for name in (self.label,) if name",
+        f"{TABLE_TESTS}::test_two_keys_of_one_owner_are_one_approver",
+    ),
+    Mutation(
+        "approvals: any role answers what a rule wants of some",
+        TABLES,
+        'if row.roles and approver.role not in row.roles.split(","):',
+        "if False:",
+        f"{TABLE_TESTS}::test_a_request_is_answered_by_the_roles_that_its_rule_names",
+    ),
+    Mutation(
+        "approvals: of two rules one forgets whose answer the other wants",
+        CONDITIONS,
+        "roles = first & second if first and second else first | second",
+        "roles = set(most.source.answered_by)",
+        f"{ANSWERERS}::test_two_rules_that_ask_are_answered_by_roles_that_both_name",
+    ),
+    Mutation(
+        "approvals: a rule waits for a role that may not answer",
+        "src/toolgate/policy/manifest.py",
+        "unknown = sorted(set(rule.answered_by) - answerers)",
+        "unknown: list[str] = []",
+        f"{ANSWERERS}::test_a_rule_that_waits_for_a_role_that_may_not_answer_refuses_to_start",
+    ),
+    Mutation(
+        "approvals: a deployment's role answers a packaged rule",
+        "src/toolgate/policy/manifest.py",
+        "replace(rule, answered_by=(ANSWERER,)) if rule.name in asked else rule",
+        "rule",
+        f"{ANSWERERS}::test_a_packaged_rule_is_answered_by_no_role_of_the_deployment",
+    ),
+    Mutation(
+        "approvals: on the console any role answers",
+        "src/toolgate/console/pages/approvals.py",
+        "return caller.role in ports.answerers() and not caller.is_scoped",
+        "return True",
+        "tests/console/test_approvals.py::test_a_role_that_may_answers_requests_and_does_nothing_else",
+    ),
+    Mutation(
+        "approvals: on the console who answers does everything else, too",
+        "src/toolgate/console/site.py",
+        'may_answer = visit.path[:1] == ("approvals",) and',
+        "may_answer =",
+        "tests/console/test_approvals.py::test_a_role_that_may_answers_requests_and_does_nothing_else",
+    ),
+    Mutation(
+        "approvals: an expiry is recorded by everyone who looks",
+        TABLES,
+        "SET logged = :now WHERE logged BETWEEN",
+        "SET logged = 0 * :now WHERE logged BETWEEN",
+        f"{TABLE_TESTS}::test_each_expiry_is_handed_out_once_and_again_only_if_nobody_recorded_it",
+    ),
+    Mutation(
+        "approvals: an expiry that could not be written counts as written",
+        f"{GATE}/authority/approvals.py",
+        'if self.record("approvals.expire", _recorded(request)):',
+        'if self.record("approvals.expire", _recorded(request)) is not None:',
+        f"{EXPIRY}::test_a_log_that_cannot_be_written_loses_no_expiry",
+    ),
+    Mutation(
+        "approvals: what nobody asks about again expires unseen",
+        "src/toolgate/approving.py",
+        "if not await self._approvals.record_expired():",
+        "if True:",
+        f"{EXPIRY}::test_a_server_records_each_expiry_with_its_binding_although_nobody_asks_again",
+    ),
+    Mutation(
+        "approvals: an expiry that nobody recorded is forgotten",
+        TABLES,
+        " AND (state IN ('refused', 'spent') OR logged = -1)",
+        "",
+        f"{TABLE_TESTS}::test_an_expiry_that_nobody_recorded_is_not_forgotten",
+    ),
+    Mutation(
+        "approvals: as many wait as one caller likes",
+        TABLES,
+        "if connection.execute(sql(_WAITING), about).scalar_one() >= MAX_WAITING:",
+        "if False:",
+        f"{TABLE_TESTS}::test_a_caller_has_so_many_requests_waiting",
+    ),
+    Mutation(
+        "approvals: arguments that nobody reads are approved",
+        f"{GATE}/authority/approvals.py",
+        "if len(shown) > MAX_SHOWN:",
+        "if False:",
+        f"{APPROVALS}::test_what_nobody_would_read_cannot_be_approved",
+    ),
+    Mutation(
         "approvals: any key answers over HTTP",
         f"{GATE}/authority/answers.py",
-        "if caller.is_scoped or caller.role not in (ANSWERERS",
-        "if caller.is_scoped and caller.role not in (ANSWERERS",
+        "if caller.is_scoped or caller.role not in may:",
+        "if caller.is_scoped and caller.role not in may:",
         f"{APPROVALS_OVER_HTTP}::test_who_has_no_key_or_a_role_that_may_not_is_refused_and_recorded",
     ),
     Mutation(
         "approvals: a key that is held to some tools answers",
         f"{GATE}/authority/answers.py",
-        "if caller.is_scoped or caller.role not in (ANSWERERS",
-        "if caller.role not in (ANSWERERS",
+        "if caller.is_scoped or caller.role not in may:",
+        "if caller.role not in may:",
         f"{APPROVALS_OVER_HTTP}::test_a_key_that_is_held_to_some_tools_answers_nothing",
     ),
     Mutation(

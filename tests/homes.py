@@ -129,9 +129,11 @@ def make_home(
     settings: str = "",
     rows: Mapping[str, Mapping[str, Any]] | None = None,
     roles: Mapping[str, str] | None = None,
+    answering: Sequence[str] = (),
 ) -> Home:
     """A home whose policy is the packaged one plus a row for every tool of a stranger's pack. `rows`: more for some rows.
-    `roles`: custom ones, each with what it is made of; they have keys, too."""
+    `roles`: custom ones, each with what it is made of; they have keys, too. `answering`: those of
+    them that may answer requests for approval."""
     policy = path / "policy"
     policy.mkdir(parents=True)
     (path / "workspace").mkdir()
@@ -143,7 +145,10 @@ def make_home(
     for row in manifest["tools"]:
         row.update((rows or {}).get(row["name"], {}))
     if roles:
-        manifest["roles"] = [{"name": name, "base": base} for name, base in roles.items()]
+        manifest["roles"] = [
+            {"name": name, "base": base, **({"answers": True} if name in answering else {})}
+            for name, base in roles.items()
+        ]
     (policy / MANIFEST_FILE).write_text(json.dumps(manifest))
     (policy / LOCK_FILE).write_bytes(contract.render(_locked(loaded, policy)))
     ring = KeyRing(_key_file(path))

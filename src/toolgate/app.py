@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolgate.approving import make_approvals, open_approvals, open_webhook
+from toolgate.approving import ExpiryWatch, make_approvals, open_approvals, open_webhook
 from toolgate.enabled import Enabled, store_places
 from toolgate.errors import LedgerUnavailable
 from toolgate.faces import Parts, make_faces
@@ -174,14 +173,17 @@ def _record_event(ledger: LocalLedger, name: str, event: UpstreamEvent) -> None:
     _record_act(ledger, f"upstream.{event.kind}", {"upstream": name, **event.details}, is_ok=event.kind == "up")
 
 
-def _server_acts(ledger: LocalLedger) -> Callable[[str, Mapping[str, Any]], None]:
+def _server_acts(ledger: LocalLedger) -> Callable[[str, Mapping[str, Any]], bool]:
     return partial(_record_act, ledger, is_ok=True)
 
 
-def _record_act(ledger: LocalLedger, act: str, about: Mapping[str, Any], *, is_ok: bool) -> None:
-    """Of the server itself. What cannot be written is refused at the next call."""
-    with suppress(LedgerUnavailable):
+def _record_act(ledger: LocalLedger, act: str, about: Mapping[str, Any], *, is_ok: bool) -> bool:
+    """Of the server itself; whether it was written. What cannot be written is refused at the next call."""
+    try:
         ledger.append_act("outcome", act_facts(act, "server", about, is_ok=is_ok))
+    except LedgerUnavailable:
+        return False
+    return True
 
 
 def act_facts(act: str, way: str, about: Mapping[str, Any], *, is_ok: bool) -> dict[str, Any]:
@@ -292,9 +294,12 @@ class App(Struct):
         self.powers.check_packs()
         if self.shared_limits is not None:
             await self.shared_limits.reached()
-        if self.powers.webhook is not None and (self.share is None or self.share.is_owner):
+        if self.share is not None and not self.share.is_owner:
+            return
+        if self.powers.webhook is not None:
             self.powers.webhook.start()
-        for pack in self.packs if self.share is None or self.share.is_owner else ():
+        self._started.append(ExpiryWatch(self.road.approvals, self.settings))
+        for pack in self.packs:
             for service in pack.services:
                 running = service.make()
                 await running.start(self.powers.service_context(pack.name))

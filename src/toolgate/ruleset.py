@@ -72,7 +72,7 @@ def read_rules(settings: Settings, before: Upstreams | None = None, share: Share
         if (tool.row or tool.name)
         in rows  # what a deployment's manifest leaves out is not served (orphans were refused)
     )
-    permits = Permits(grants, policy.manifest.roles)
+    permits = Permits(grants, policy.manifest.roles, policy.manifest.answerers)
     addresses = Addresses([grant.tool for grant in permits.all()])
     return Ruleset(settings, enabled, policy.lock, registry, permits, addresses, warnings, upstreams, policy.digests)
 

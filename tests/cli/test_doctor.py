@@ -163,6 +163,11 @@ FAULTS = {
         "is used by",
     ),
     "policy elsewhere": Fault("policy", _settings('[paths]\npolicy = "nowhere"\n'), "is not a directory"),
+    "answered by nobody": Fault(
+        "policy",
+        _row("lra_sign", **{"x-rules": [{"name": "ask", "require-approval": "true", "answered-by": ["lead"]}]}),
+        "lead may not answer requests",
+    ),
     "webhook in the clear": Fault(
         "approvals", _settings('[approvals]\nwebhook = "http://hooks.example.org/x"\n'), "Give an https URL"
     ),
@@ -342,6 +347,7 @@ PLACES = {
     "policy.bundle:load_decisions": "policy elsewhere",
     "policy.conditions:_compiled": "rule of another tool",
     "policy.contract:read_lock": "no lock",
+    "policy.manifest:_check_answered": "answered by nobody",
     "policy.manifest:_check_known": "role of nobody",
     "policy.manifest:_check_narrower": "tier raised",
     "policy.manifest:_check_new": "new row that binds",
@@ -415,3 +421,17 @@ def test_p13_every_place_that_refuses_a_start_is_asked_of_doctor() -> None:
     assert {place for place in found if place not in PLACES and not place.startswith(tuple(ASKED_OTHERWISE))} == set()
     assert set(PLACES) <= found
     assert set(PLACES.values()) <= FAULTS.keys()
+
+
+def test_doctor_says_who_answers_requests_and_of_which_role_nobody_has_a_key(toolgate: Commands, home: Path) -> None:
+    def told() -> str:
+        done = toolgate("doctor", "--home", str(home), "--port", "0", "--json")
+        return next(str(found["text"]) for found in done.json["checks"] if found["check"] == "answers")
+
+    assert told() == "requests for approval are answered by admin"
+    rules = [{"name": "ask", "require-approval": "true", "answered-by": ["lead"]}]
+    _manifest_with(roles=[{"name": "lead", "base": "builder", "answers": True}])(home)
+    _row("lra_sign", **{"x-rules": rules})(home)
+    assert told() == "requests for approval are answered by admin and lead, nobody has a key of lead"
+    assert toolgate("keys", "create", "--role", "lead", "--home", str(home)).code == 0
+    assert told() == "requests for approval are answered by admin and lead"

@@ -73,6 +73,8 @@ def test_a_life_of_any_unit_ends_when_it_says(toolgate: Commands, tmp_path: Path
         ["--role", "admin", "--expires", "9999999w"],
         ["--role", "admin", "--label", "a\nb"],
         ["--role", "admin", "--label", "x" * 101],
+        ["--role", "admin", "--owner", "x" * 101],
+        ["--role", "admin", "--owner", " ann"],
         ["--role", "admin", "--scope", "two words"],
         ["--role", "auditor", "--scope", "*"],
         ["--role", "admin", "--address", "10.0.0.1/8"],
@@ -195,3 +197,23 @@ def test_a_key_that_is_not_live_or_not_there_is_not_rotated(toolgate: Commands) 
 def _log(home: Path) -> str:
     folder = home / "runs" / "mcp_server" / "envelope_validation"
     return "".join(path.read_text() for path in folder.glob("*.jsonl") if not path.is_symlink())
+
+
+def test_the_owner_of_a_key_is_kept_shown_and_outlives_a_rotation(toolgate: Commands) -> None:
+    made = toolgate("keys", "create", "--role", "admin", "--label", "laptop", "--owner", "Ann Ng", "--json").json
+    plain = toolgate("keys", "create", "--role", "admin", "--json").json
+    assert toolgate("keys", "rotate", made["id"], "--json").code == 0
+    assert [row["owner"] for row in toolgate("keys", "list", "--json").json] == ["Ann Ng", ""]
+    assert "Ann Ng" in toolgate("keys", "list").out
+    assert "Ann Ng" in toolgate("keys", "show", made["id"]).out
+    assert toolgate("keys", "show", plain["id"], "--json").json["owner"] == ""
+
+
+@pytest.mark.parametrize("owner", [7, None, "a\nb", "x" * 101])
+def test_a_key_file_with_an_owner_that_is_none_is_damaged(toolgate: Commands, tmp_path: Path, owner: object) -> None:
+    toolgate("keys", "create", "--role", "admin", "--owner", "Ann Ng")
+    file = tmp_path / "keys" / "callers.json"
+    document = json.loads(file.read_text())
+    document["keys"][0]["owner"] = owner
+    file.write_text(json.dumps(document))
+    assert "damaged" in toolgate("keys", "list").err

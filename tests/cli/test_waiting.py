@@ -21,6 +21,7 @@ from tests.waiting import until
 from toolgate.approving import open_approvals
 from toolgate.config import load_settings
 from toolgate.gate.authority import approvals
+from toolgate.kit.conditions.approval import Person
 
 CALL = ("call", "unruly_write", "name=release")
 ROWS: dict[str, dict[str, Any]] = {
@@ -60,7 +61,7 @@ def answering(home: Home, verdict: str) -> Iterator[None]:
         try:
             waiting = await store.all("pending")
             if waiting:
-                await store.vote(waiting[0]["id"], ("ann", "ann"), verdict, "", waiting[0]["created"] / 1000)
+                await store.vote(waiting[0]["id"], Person("ann", "ann"), verdict, "", waiting[0]["created"] / 1000)
             return bool(waiting)
         finally:
             store.close()

@@ -14,7 +14,10 @@ from toolgate.console.rendering import WholeText, shown
 from toolgate.gate.authority.approvals import MAX_SHOWN
 
 ROWS: dict[str, dict[str, Any]] = {
-    "unruly_write": {"x-rules": [{"name": "ask", "require-approval": "args.name.startsWith('release')"}]},
+    "unruly_write": {
+        "x-rules": [{"name": "ask", "require-approval": "args.name.startsWith('release')"}],
+        "x-roles": ["builder", "committer", "admin", "tester"],
+    },
     "unruly_secret": {"x-rules": [{"name": "ask", "require-approval": "true"}]},
 }
 HOSTILE = "release<script>alert(1)</script>\u202etxt"
@@ -22,7 +25,14 @@ HOSTILE = "release<script>alert(1)</script>\u202etxt"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Server]]:
-    home = make_home(tmp_path_factory.mktemp("approvals") / "home", packs=("unruly",), rows=ROWS, settings=CONSOLE)
+    home = make_home(
+        tmp_path_factory.mktemp("approvals") / "home",
+        packs=("unruly",),
+        rows=ROWS,
+        settings=CONSOLE,
+        roles={"lead": "builder", "tester": "admin"},
+        answering=["lead"],
+    )
     with home.serving() as server:
         yield home, server
 
@@ -137,3 +147,32 @@ def test_an_approver_sees_the_end_of_long_arguments_too(served: tuple[Home, Serv
 def test_a_request_that_is_not_there_is_not_found(admin: Visitor, approval: str) -> None:
     assert admin.get(f"approvals/{approval}").status == 404
     assert admin.act(f"approvals/{approval}/approve").status == 404
+
+
+def test_a_role_that_may_answers_requests_and_does_nothing_else(served: tuple[Home, Server]) -> None:
+    home, server = served
+    lead, tester = (visitor(server, home.keys[role]) for role in ("lead", "tester"))
+    request = asked(server, home.keys["builder"], "release-by-lead")
+    assert tester.get(f"approvals/{request}").status == 404, "a role that may not answer sees its own alone"
+    other = asked(server, home.keys["tester"], "release-by-tester")
+    own = tester.get(f"approvals/{other}")
+    auditor = visitor(server, home.keys["auditor"]).get(f"approvals/{other}")
+    assert "It is approved or refused by admin or lead." in auditor.shown
+    refused = tester.post(f"approvals/{other}/approve", {"token": own.token})
+    assert (refused.status, state(served, other)) == (403, "pending")
+    page = lead.get(f"approvals/{request}")
+    made = lead.post("keys/create", {"token": page.token, "role": "admin", "label": "x", "life": "1d"})
+    assert (made.status, "only an admin changes" in made.shown) == (403, True)
+    assert lead.post(f"approvals/{request}/approve", {"token": page.token}).status == 303
+    assert state(served, request) == "approved"
+
+
+def test_the_owner_of_a_key_is_shown_and_another_key_of_it_does_not_answer(served: tuple[Home, Server]) -> None:
+    home, server = served
+    ring = home.ring()
+    laptop, phone = (ring.create("admin", label=label, owner="Ann Ng")[1] for label in ("laptop", "phone"))
+    request = asked(server, laptop, "release-of-ann")
+    page = visitor(server, phone).get(f"approvals/{request}")
+    assert "You asked for this yourself" in page.shown
+    assert "Ann Ng" in page.shown
+    assert "Ann Ng" in visitor(server, phone).get("keys").shown

@@ -58,6 +58,8 @@ class Ports(Struct, frozen=True):
     grants: Callable[[], Sequence[Grant]]
     roles: Callable[[], Sequence[str]]
     """Those that a key may have."""
+    answerers: Callable[[], frozenset[str]]
+    """Those that answer requests for approval."""
     environment: Callable[[], tuple[str, tuple[str, ...]]]
     ready: Callable[[], Awaitable[Mapping[str, bool]]]
     stores: Callable[[], Sequence[tuple[str, str, str]]]

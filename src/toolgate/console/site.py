@@ -252,7 +252,8 @@ class Console:
         if visit.path == ("sign-out",):
             await self._threads(acts.told, "console.sign_out", is_ok=True, about={})
             return elsewhere("sign-in", self._sessions.end_header)
-        if not session.acts:
+        may_answer = visit.path[:1] == ("approvals",) and approvals.answers(session.caller, self._ports)
+        if not session.acts and not may_answer:
             held = ", and your key is held to some tools" if session.caller.is_scoped else ""
             fault = f"Your role is {session.caller.role}{held}; only an admin changes something here."
             return self._page(visit, session, ConsolePage("fault", "Not allowed", {"fault": fault}, 403))

@@ -37,6 +37,7 @@ def console_of(app: App) -> Console:
         compute=powers.compute_for("console"),
         grants=lambda: app.rules.permits.all(),  # noqa: PLW0108 (the rules of then, not of now)
         roles=lambda: (*ROLES, *sorted(app.rules.permits.bases)),
+        answerers=lambda: app.rules.permits.answerers,
         environment=powers.environment,
         ready=app.ready,
         stores=partial(_stores, app),

@@ -20,6 +20,7 @@ from toolgate.errors import Ending, Refusal
 from toolgate.gate.authority.stops import NO_STOPS, Stops
 from toolgate.gate.keys import without_keys
 from toolgate.gate.redact import kept, redacted
+from toolgate.kit.conditions.approval import ANSWERER
 from toolgate.model import strictjson
 from toolgate.model.call import NO_ORIGIN, SHOWN, Call, Caller, Origin, Wire
 from toolgate.model.envelope import L0_ONLY_CODES
@@ -215,10 +216,17 @@ _TOLD: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
 
 
 class Permits:
-    """`bases`: the deployment's own roles, and the built-in role that each was made of."""
+    """`bases`: the deployment's own roles, and the built-in role that each was made of. `answerers`: roles that may answer
+    requests for approval."""
 
-    def __init__(self, grants: Iterable[Grant], bases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        grants: Iterable[Grant],
+        bases: Mapping[str, str] | None = None,
+        answerers: frozenset[str] = frozenset({ANSWERER}),
+    ) -> None:
         self.bases = bases or {}
+        self.answerers = answerers
         self._by_name = {grant.tool.name: grant for grant in sorted(grants, key=lambda grant: grant.tool.name)}
         self._name_by_id = {grant.tool_id: grant.tool.name for grant in self._by_name.values() if not grant.tool.row}
 

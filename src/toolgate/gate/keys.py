@@ -49,7 +49,7 @@ _ANY_KEY: Final = re.compile(r"tg_[0-9a-f]{12}_[0-9a-f]*")
 _NO_DIGEST: Final = bytes(32)
 """Compared with when the id is unknown, so that an unknown id costs what a wrong secret costs."""
 _FIELDS: Final = {"id", "role", "label", "digest", "created", "expires", "revoked"}
-_MORE: Final = {"scopes", "ranges", "perMinute", "concurrency", "older"}
+_MORE: Final = {"scopes", "ranges", "perMinute", "concurrency", "older", "owner"}
 """Fields of some keys. A file with one of them is of version 2, and every other is written as version 1 always was."""
 _BOUNDS: Final = {"scopes": "scopes", "ranges": "ranges", "perMinute": "per_minute", "concurrency": "concurrency"}
 """Of these fields, how `CallerBounds` calls them."""
@@ -93,6 +93,8 @@ class Key(Struct, frozen=True):
     bounds: CallerBounds | None = None
     older: tuple[OlderSecret, ...] = ()
     """The newest first."""
+    owner: str = ""
+    """Who is behind it: keys of one owner are one person where people are counted."""
 
     def state(self, now: float) -> Literal["live", "expired", "revoked"]:
         if self.revoked is not None:
@@ -108,16 +110,19 @@ class Key(Struct, frozen=True):
             "perMinute": bounds.per_minute,
             "concurrency": bounds.concurrency,
             "older": [rfc3339(each.until) for each in self.older],
+            "owner": self.owner,
         }
 
     def as_stored(self) -> dict[str, Any]:
         more = {} if self.bounds is None else stored_bounds(self.bounds)
+        if self.owner:
+            more["owner"] = self.owner
         if self.older:
             more["older"] = [{"digest": each.digest.hex(), "until": rfc3339(each.until)} for each in self.older]
         return self._plain() | {"digest": self.digest.hex()} | more
 
     def caller(self) -> Caller:
-        return Caller(self.id, self.role, self.label, bounds=self.bounds)
+        return Caller(self.id, self.role, self.label, bounds=self.bounds, owner=self.owner)
 
     def _plain(self) -> dict[str, Any]:
         return {
@@ -226,13 +231,20 @@ class KeyRing:
         return list(loaded.keys.values())
 
     def create(
-        self, role: str, *, label: str = "", expires: float | None = None, bounds: CallerBounds | None = None
+        self,
+        role: str,
+        *,
+        label: str = "",
+        expires: float | None = None,
+        bounds: CallerBounds | None = None,
+        owner: str = "",
     ) -> tuple[Key, str]:
         """A new key and its full text, which exists nowhere else.
 
-        Raises: KeyFileFault. ValueError: the label, or a bound. Side effects: replaces the key file.
+        Raises: KeyFileFault. ValueError: label, owner, or a bound. Side effects: replaces the key file.
         """
         check_label(label)
+        check_owner(owner)
         if bounds is not None:
             check_bounds(bounds)
         bounds = None if bounds == NO_BOUNDS else bounds
@@ -240,7 +252,7 @@ class KeyRing:
             while (key_id := secrets.token_hex(6)) in keys:
                 pass
             text = _new_secret(key_id)
-            key = Key(key_id, role, label, _digest(text), self._clock.wall(), expires, bounds=bounds)
+            key = Key(key_id, role, label, _digest(text), self._clock.wall(), expires, bounds=bounds, owner=owner)
             keys[key_id] = key
         return key, text
 
@@ -314,6 +326,12 @@ def check_label(label: str) -> None:
     """Raises: ValueError."""
     if len(label) > MAX_LABEL or not label.isprintable():
         raise ValueError(f"a label is at most {MAX_LABEL} printable characters")
+
+
+def check_owner(owner: str) -> None:
+    """Raises: ValueError."""
+    if len(owner) > MAX_LABEL or not owner.isprintable() or owner != owner.strip():
+        raise ValueError(f"an owner is a name of at most {MAX_LABEL} printable characters")
 
 
 def without_keys(text: str) -> str:
@@ -431,7 +449,15 @@ def _parse_row(row: Any, more: set[str]) -> Key:
         revoked=None if row["revoked"] is None else from_rfc3339(row["revoked"]),
         bounds=_parse_bounds(row),
         older=_parse_older(row.get("older", [])),
+        owner=_parse_owner(row.get("owner", "")),
     )
+
+
+def _parse_owner(owner: Any) -> str:
+    if not isinstance(owner, str):
+        raise ValueError("not an owner")
+    check_owner(owner)
+    return owner
 
 
 def stored_bounds(bounds: CallerBounds) -> dict[str, Any]:

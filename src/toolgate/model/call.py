@@ -131,6 +131,8 @@ class Caller(Struct, frozen=True):
     """Of a custom role, for a handler: the role that it was made of."""
     bounds: CallerBounds | None = None
     """What its key may do less than its role. Most have none."""
+    owner: str = ""
+    """Who is behind the key, where its label says something else."""
 
     @property
     def acts_as(self) -> str:

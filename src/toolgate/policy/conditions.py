@@ -50,6 +50,8 @@ def _compiled(row: ManifestRow, tool: Tool, manifest: Manifest) -> CallRules:
             ) from None
     about = {"rules": [rule.as_json() for rule in row.rules], "roles": sorted(row.roles), "tier": row.tier}
     about |= {"input": tool.input_schema, "effect": tool.effect}
+    if manifest.answering and any(rule.kind == "require-approval" for rule in row.rules):
+        about["answerers"] = sorted(manifest.answerers)
     if bases := manifest.bases(row):
         about["bases"] = bases
     return replace(checker.compile(row.rules), digest=sha256(strictjson.dumps_sorted(about)).hexdigest())

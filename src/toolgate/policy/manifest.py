@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from toolgate.errors import StartRefused
+from toolgate.kit.conditions.approval import ANSWERER
 from toolgate.kit.conditions.rules import RuleKind, RuleText
 from toolgate.model import strictjson
 from toolgate.model.call import CALLING_ROLES, ROLES, Caller
@@ -109,6 +110,12 @@ class Manifest(Struct, frozen=True):
     """Where it was read."""
     roles: Mapping[str, str] = {}
     """Roles of the deployment: name -> the built-in role that it was made of."""
+    answering: frozenset[str] = frozenset()
+    """Those of them that may answer requests for approval."""
+
+    @property
+    def answerers(self) -> frozenset[str]:
+        return self.answering | {ANSWERER}
 
     def base_of(self, role: str) -> str:
         return self.roles.get(role, role)
@@ -119,7 +126,9 @@ class Manifest(Struct, frozen=True):
 
     def as_decided(self) -> dict[str, Any]:
         """What calls are decided by, as JSON: no matter how the file is laid out, what it announces, and where it was read."""
-        return {"roles": dict(self.roles), "tools": {name: row.as_decided() for name, row in self.rows.items()}}
+        answering = {"answering": sorted(self.answering)} if self.answering else {}
+        rows = {name: row.as_decided() for name, row in self.rows.items()}
+        return {"roles": dict(self.roles), "tools": rows, **answering}
 
     @property
     def calling_roles(self) -> tuple[str, ...]:
@@ -186,6 +195,7 @@ def parse_manifest(content: Any, source: str) -> Manifest:
     if faults:
         raise StartRefused(f"{source} does not fit {SCHEMA_FILE}: " + "; ".join(faults) + ".\nMend these places.")
     roles = _custom_roles(content.get("roles", ()), source)
+    answering = frozenset(item["name"] for item in content.get("roles", ()) if item.get("answers"))
     rows: dict[str, ManifestRow] = {}
     for item in content["tools"]:
         row = _row(item)
@@ -194,9 +204,10 @@ def parse_manifest(content: Any, source: str) -> Manifest:
         if len({rule.name for rule in row.rules}) != len(row.rules):
             raise StartRefused(f"{source}: row {row.name} has two rules of one name.\nRename one.")
         _check_known(row, roles, source)
+        _check_answered(row, answering | {ANSWERER}, source)
         rows[row.name] = row
     deprecations = tuple(_deprecation(item, source) for item in content.get("deprecations", ()))
-    return Manifest(content["version"], rows, deprecations, source=source, roles=roles)
+    return Manifest(content["version"], rows, deprecations, source=source, roles=roles, answering=answering)
 
 
 def _custom_roles(items: Iterable[Mapping[str, str]], source: str) -> dict[str, str]:
@@ -223,6 +234,18 @@ def _check_known(row: ManifestRow, roles: Mapping[str, str], source: str) -> Non
         f"{place}: row {row.name}: there is no role {name}.\n"
         f'Use {", ".join([*CALLING_ROLES, *sorted(roles)])}, or declare it: "roles": [{{"name": "{name}", "base": "builder"}}].'
     )
+
+
+def _check_answered(row: ManifestRow, answerers: frozenset[str], source: str) -> None:
+    """Raises: StartRefused: a rule waits for a role that may not answer."""
+    for rule in row.rules:
+        unknown = sorted(set(rule.answered_by) - answerers)
+        if unknown:
+            raise StartRefused(
+                f"{_place(source, row.name)}: row {row.name}, rule {rule.name}: {unknown[0]} may not answer requests.\n"
+                f"Use {', '.join(sorted(answerers))}, or declare it: "
+                f'"roles": [{{"name": "{unknown[0]}", "base": "builder", "answers": true}}].'
+            )
 
 
 def _place(source: str, name: str) -> str:
@@ -252,7 +275,8 @@ def _row(item: Mapping[str, Any]) -> ManifestRow:
 
 def _rule(item: Mapping[str, Any]) -> RuleText:
     kind: RuleKind = "deny" if "deny" in item else "require-approval"
-    return RuleText(item["name"], kind, item[kind], item.get("text", ""), item.get("approvers", 1))
+    answered_by = tuple(sorted(item.get("answered-by", ())))
+    return RuleText(item["name"], kind, item[kind], item.get("text", ""), item.get("approvers", 1), answered_by)
 
 
 def _deprecation(item: Mapping[str, str], source: str) -> Deprecation:
@@ -301,6 +325,7 @@ def narrow(default: Manifest, own: Manifest, own_adrs: Mapping[str, Adr] | None 
             _check_narrower(base, row, own)
     demoted = {name for name, row in own.rows.items() if name in default.rows and row.tier != default.rows[name].tier}
     withdrawn = default.rows.keys() - own.rows.keys()
+    own = replace(own, rows={name: _as_answered(default.rows.get(name), row) for name, row in own.rows.items()})
     return replace(own, withdrawn=frozenset(withdrawn), demoted=frozenset(demoted))
 
 
@@ -327,6 +352,16 @@ def _check_narrower(base: ManifestRow, row: ManifestRow, own: Manifest) -> None:
         raise StartRefused(
             f"row {row.name}: the packaged policy binds it to {base.adr or 'no ADR'}, not {row.adr}.\nName that one, or none."
         )
+
+
+def _as_answered(base: ManifestRow | None, row: ManifestRow) -> ManifestRow:
+    """A packaged rule that names no roles was written for one answerer: no role of the deployment counts there."""
+    packaged = {rule.name for rule in base.rules if not rule.answered_by} if base is not None else set()
+    asked = packaged & {rule.name for rule in row.rules if rule.kind == "require-approval"}
+    if not asked:
+        return row
+    rules = (replace(rule, answered_by=(ANSWERER,)) if rule.name in asked else rule for rule in row.rules)
+    return replace(row, rules=tuple(rules))
 
 
 def _check_roles(base: ManifestRow, row: ManifestRow, own: Manifest) -> None:

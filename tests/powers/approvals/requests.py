@@ -16,7 +16,8 @@ def a_request(
     needed: int = 1,
     created: float = 0.0,
     life_s: float = LIFE_S * 10,
+    owner: str = "",
+    roles: str = "",
 ) -> ApprovalRequest:
-    return ApprovalRequest(
-        identity, binding, caller, label, "git_push", "", "policy", "rule", needed, "{}", created, created + life_s
-    )
+    about = ("git_push", "", "policy", "rule", needed, "{}", created, created + life_s, owner, roles)
+    return ApprovalRequest(identity, binding, caller, label, *about)

@@ -19,6 +19,7 @@ from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, Home, make_home
 from tests.waiting import eventually, soon
 from toolgate.errors import Ending, StartRefused
+from toolgate.kit.conditions.approval import Person
 from toolgate.powers.approvals import webhook
 
 SECRET = "a secret of the webhook"
@@ -170,7 +171,9 @@ def test_what_the_service_took_or_a_person_answered_is_not_told_again(make: Make
     gate.run(all_told(gate))
     answered = ask(gate, name="another release")
     gate.run(soon(lambda: len(receiver.got) == 2, "its first attempt"))
-    gate.run(gate.app.powers.approvals.vote(answered, ("user 1", "jane"), "refuse", "", gate.app.road.clock.wall()))
+    gate.run(
+        gate.app.powers.approvals.vote(answered, Person("user 1", "jane"), "refuse", "", gate.app.road.clock.wall())
+    )
     with another_server(gate.home) as after:
         later = ask(after, name="a later release")
         after.run(soon(lambda: len(receiver.got) > 2, "the later one alone"))

@@ -16,10 +16,11 @@ from toolgate.cli import output
 from toolgate.cli.admin_records import recorded
 from toolgate.cli.options import Home, Json, home_at
 from toolgate.errors import Ending, Refusal, ToolgateError
-from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request, requests
+from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request, person_of, requests
 from toolgate.gate.keys import KeyRing
-from toolgate.kit.conditions.approval import ANSWERERS, Answer, VoteRefused, reason_fault, told_request
+from toolgate.kit.conditions.approval import Answer, Person, VoteRefused, reason_fault, told_request
 from toolgate.ownership import process_origin
+from toolgate.policy.bundle import load_decisions
 
 if TYPE_CHECKING:
     from toolgate.powers.approvals.tables import ApprovalTables
@@ -71,7 +72,8 @@ def show(approval: ApprovalId, home: Home = None, json: Json = False) -> None:
 
 @app.command()
 def approve(approval: ApprovalId, reason: Reason = "", home: Home = None, json: Json = False) -> None:
-    """Say yes. As the person of TOOLGATE_API_KEY (role admin), else as the user who runs this command. Never to one's own."""
+    """Say yes, never to one's own. As the person of TOOLGATE_API_KEY (an admin, or a role that answers), else as the user who
+    runs this command."""
     _answer(home_at(home), approval, "approve", reason, json=json)
 
 
@@ -98,16 +100,20 @@ def _answer(settings: Settings, approval: str, verdict: Answer, reason: str, *, 
         output.say(f"{approval} is {state}" + (" and waits for others" if state == "pending" else ""))
 
 
-def _approver(settings: Settings) -> tuple[str, str]:
-    """Id and label of who answers. Raises: Refusal."""
+def _approver(settings: Settings) -> Person:
+    """Who answers. Whoever runs the command can make keys, and so counts as an admin. Raises: Refusal, StartRefused."""
     key = os.environ.get("TOOLGATE_API_KEY")
     if key:
         caller = KeyRing(settings.paths.keys).authenticate(key.encode())
-        if caller.is_scoped or caller.role not in ANSWERERS:
-            raise Refusal(Ending.INSUFFICIENT_ROLE, f"{caller.role} may not answer requests; use a key of role admin.")
-        return caller.key_id, caller.label
+        answerers = load_decisions(settings.paths.policy)[0].answerers
+        if caller.is_scoped or caller.role not in answerers:
+            roles = " or ".join(sorted(answerers))
+            raise Refusal(
+                Ending.INSUFFICIENT_ROLE, f"{caller.role} may not answer requests; use a key of role {roles}."
+            )
+        return person_of(caller)
     by = process_origin("command line")["by"]
-    return f"user {by['uid']}", by["user"] or ""
+    return Person(f"user {by['uid']}", by["user"] or "")
 
 
 def _found(settings: Settings, approval: str) -> dict[str, Any]:

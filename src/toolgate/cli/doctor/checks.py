@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,7 @@ from toolgate.model.clock import SystemClock
 from toolgate.model.offers import offered
 from toolgate.observing import open_traces
 from toolgate.ownership import check_owners
+from toolgate.policy.bundle import load_decisions
 from toolgate.powers.secrets import SecretSources
 from toolgate.powers.stores import Place, TablePlace, environment_of
 from toolgate.ruleset import governed, open_upstreams
@@ -251,6 +253,15 @@ def _approvals(settings: Settings) -> str:
     return f"new requests are told to {urlsplit(settings.approvals.webhook).hostname}"
 
 
+def _answerers(settings: Settings) -> str:
+    """Who answers requests; and of which role a rule waits for although nobody has a key of it."""
+    manifest, now = load_decisions(settings.paths.policy)[0], time.time()
+    named = {role for row in manifest.rows.values() for rule in row.rules for role in rule.answered_by}
+    held = {key.role for key in KeyRing(settings.paths.keys).all() if key.state(now) == "live"}
+    lacking = "".join(f", nobody has a key of {role}" for role in sorted(named - held))
+    return f"requests for approval are answered by {' and '.join(sorted(manifest.answerers))}{lacking}"
+
+
 def _writable(directory: Path) -> str:
     """Really writes, into the directory or, when it is still to be made, into what it will be made in."""
     there = next(place for place in (directory, *directory.parents) if place.exists())
@@ -361,6 +372,7 @@ CHECKS: Final[dict[str, Callable[[Settings], str]]] = {
     "approvals": _approvals,
     "packs": _packs,
     "policy": _policy,
+    "answers": _answerers,
     "upstreams": _upstreams,
     "workspace": _workspace,
     "log": _log,

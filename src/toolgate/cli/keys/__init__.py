@@ -23,6 +23,9 @@ def create(
         typer.Option("--role", help="builder, committer, admin, auditor, or a role of the policy manifest."),
     ],
     label: Annotated[str, typer.Option("--label", help="A reminder of whose key this is.")] = "",
+    owner: Annotated[
+        str, typer.Option("--owner", help="Who is behind it: keys of one owner are one person where people approve.")
+    ] = "",
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="30d", help="Life of the key: 90m, 12h, 30d, 8w.")
     ] = None,

@@ -14,7 +14,7 @@ from toolgate.cli.keys.facts import last_uses, unmatched_scopes
 from toolgate.cli.keys.roles import check_role
 from toolgate.cli.options import home_at, seconds_of
 from toolgate.errors import ExitCode, StartRefused
-from toolgate.gate.keys import KeyNotRotated, KeyRing, check_label, stored_bounds
+from toolgate.gate.keys import KeyNotRotated, KeyRing, check_label, check_owner, stored_bounds
 from toolgate.model.call import CallerBounds, check_bounds
 from toolgate.model.clock import rfc3339
 
@@ -30,6 +30,7 @@ def create(
     *,
     role: str,
     label: str,
+    owner: str,
     expires: str | None,
     scope: list[str] | None,
     address: list[str] | None,
@@ -42,16 +43,17 @@ def create(
     check_role(role, settings.paths.policy)
     until = _moment(expires)
     bounds = CallerBounds(tuple(scope or ()), tuple(address or ()), rate, concurrency)
-    _check(label, bounds, role)
+    _check(label, owner, bounds, role)
     _check_limits(bounds, settings.limits)
     about = {
         "role": role,
         "label": label,
         "expires": None if until is None else rfc3339(until),
         **stored_bounds(bounds),
+        **({"owner": owner} if owner else {}),
     }
     with recorded(settings, "keys.create", about) as found:
-        key, text = ring.create(role, label=label, expires=until, bounds=bounds)
+        key, text = ring.create(role, label=label, expires=until, bounds=bounds, owner=owner)
         found["id"] = key.id
     unmatched = unmatched_scopes(settings, key)
     if json:
@@ -70,11 +72,8 @@ def list_keys(*, home: Path | None, json: bool) -> None:
     if json:
         output.answer_json(rows)
         return
-    cells = [
-        [row["id"], row["role"], row["state"], row["label"], row["created"], row["expires"] or "", _bounds_of(key)]
-        for key, row in zip(keys, rows, strict=True)
-    ]
-    output.table(["id", "role", "state", "label", "created", "expires", "bounds"], cells)
+    cells = [[*(row[name] or "" for name in _SHOWN), _bounds_of(key)] for key, row in zip(keys, rows, strict=True)]
+    output.table([*_SHOWN, "bounds"], cells)
     if not rows:
         output.note("There are no keys. Make one: toolgate keys create --role admin")
 
@@ -119,6 +118,7 @@ def revoke(*, key_id: str, home: Path | None, json: bool) -> None:
         output.say(f"revoked {key.id} ({key.role})")
 
 
+_SHOWN: Final = ("id", "role", "state", "label", "owner", "created", "expires")
 _NAMES: Final = {
     "lastUse": "last use",
     "perMinute": "calls a minute",
@@ -133,10 +133,11 @@ def _show_secret(key: Key, text: str, settings: Settings) -> None:
     output.note(f"id {key.id}, role {key.role}; only its digest is kept, in {settings.paths.keys}. Copy the key now.")
 
 
-def _check(label: str, bounds: CallerBounds, role: str) -> None:
+def _check(label: str, owner: str, bounds: CallerBounds, role: str) -> None:
     """Raises: typer.BadParameter."""
     try:
         check_label(label)
+        check_owner(owner)
         check_bounds(bounds)
     except ValueError as fault:
         raise typer.BadParameter(str(fault)) from None

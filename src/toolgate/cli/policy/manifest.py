@@ -50,6 +50,7 @@ def show(*, tool: str | None, home: Path | None, json: bool) -> None:
                 "version": state.manifest.version,
                 "serves": _digests(state),
                 "roles": dict(state.manifest.roles),
+                "answerers": sorted(state.manifest.answerers),
                 "tools": rows,
                 "withdrawn": withdrawn,
             }

@@ -9,13 +9,15 @@ from toolgate.console.pages.shared import ConsolePage
 from toolgate.console.rendering import WholeText
 from toolgate.console.web import NotFound
 from toolgate.errors import StoreUnavailable
-from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request
-from toolgate.kit.conditions.approval import Answer, VoteRefused, is_same_person, reason_fault
+from toolgate.gate.authority.answers import GivenAnswer, UnknownApproval, answer_request, person_of
+from toolgate.kit.conditions.approval import Answer, Person, VoteRefused, is_same_person, reason_fault
 from toolgate.model import strictjson
 
 if TYPE_CHECKING:
     from toolgate.console.pages.shared import Desk
+    from toolgate.console.ports import Ports
     from toolgate.ledger.acts import Acts
+    from toolgate.model.call import Caller
 
 ENDED: Final = 50
 """Requests that were answered, spent or expired, of one page."""
@@ -65,8 +67,10 @@ async def one_approval(desk: Desk, approval: str, fault: str = "", status: int =
     values = {
         "request": request,
         "arguments": _whole(found["shown"]),
-        "is_own": is_same_person((found["caller"], found["label"]), own),
-        "has_answered": any(is_same_person((vote["approver"], vote["label"]), own) for vote in found["votes"]),
+        "is_own": is_same_person(Person(found["caller"], found["label"], found["owner"]), own),
+        "has_answered": any(is_same_person(_voter(vote), own) for vote in found["votes"]),
+        "may_answer": answers(desk.session.caller, desk.ports),
+        "answerers": found["roles"].replace(",", " or ") or " or ".join(sorted(desk.ports.answerers())),
         "fault": fault,
         "now": desk.now,
     }
@@ -91,12 +95,22 @@ async def answer(desk: Desk, acts: Acts, approval: str, verdict: Answer) -> Cons
     return None
 
 
-def _person(desk: Desk) -> tuple[str, str]:
-    return desk.session.caller.key_id, desk.session.caller.label
+def _person(desk: Desk) -> Person:
+    return person_of(desk.session.caller)
+
+
+def _voter(vote: Mapping[str, Any]) -> Person:
+    return Person(vote["approver"], vote["label"], vote["owner"])
+
+
+def answers(caller: Caller, ports: Ports) -> bool:
+    """May it answer requests? A key that is held to some tools may not."""
+    return caller.role in ports.answerers() and not caller.is_scoped
 
 
 def _sees(desk: Desk, row: Mapping[str, Any]) -> bool:
-    return desk.session.sees_all or row["caller"] == desk.session.caller.key_id
+    caller = desk.session.caller
+    return desk.session.sees_all or answers(caller, desk.ports) or row["caller"] == caller.key_id
 
 
 def _with_state(row: dict[str, Any], now_ms: int) -> dict[str, Any]:

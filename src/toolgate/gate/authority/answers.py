@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from toolgate.errors import Ending, LedgerUnavailable, Refusal, StoreUnavailable
 from toolgate.gate.admit import insufficient_role
-from toolgate.kit.conditions.approval import ANSWERERS, READERS, Answer, VoteRefused, reason_fault, told_request
+from toolgate.kit.conditions.approval import Answer, Person, VoteRefused, reason_fault, told_request
 
 if TYPE_CHECKING:
     from toolgate.faces.face import Asked
@@ -31,14 +31,21 @@ _BOUND: Final = ("binding", "caller", "tool", "pin", "policy", "rule")
 """What an answer's record says of the request."""
 
 
+READERS: Final = frozenset({"auditor"})
+"""See everybody's requests, beside those who answer them."""
+
+
+def person_of(caller: Caller) -> Person:
+    return Person(caller.key_id, caller.label, caller.owner, caller.role)
+
+
 class UnknownApproval(Exception):
     pass
 
 
 class GivenAnswer(Struct, frozen=True):
     approval: str
-    approver: tuple[str, str]
-    """Id and label."""
+    approver: Person
     verdict: Answer
     reason: str
 
@@ -54,7 +61,8 @@ async def answer_request(store: ApprovalStore, given: GivenAnswer, now: float, r
     request = await store.get(given.approval)
     if request is None:
         raise UnknownApproval
-    who = {"approver": given.approver[0], "label": given.approver[1]}
+    who = {"approver": given.approver.id, "label": given.approver.label, "role": given.approver.role}
+    who |= {"owner": given.approver.owner} if given.approver.owner else {}
     about = {"approval": given.approval, **who, "reason": given.reason, **{name: request[name] for name in _BOUND}}
     with recorded(f"approvals.{given.verdict}", about) as found:
         found["state"] = await store.vote(given.approval, given.approver, given.verdict, given.reason, now)
@@ -70,7 +78,8 @@ async def serve_approvals(road: Road, arrival: Arrival, asked: Asked) -> Reply:
     assert caller is not None
     assert asked.besides is not None
     verb, message = asked.besides.desk
-    if caller.is_scoped or caller.role not in (ANSWERERS if verb in ("approve", "refuse") else READERS):
+    may = admission.permits.answerers | (frozenset() if verb in ("approve", "refuse") else READERS)
+    if caller.is_scoped or caller.role not in may:
         raise insufficient_role(caller, f"approvals/{verb}")
     visit = _entered(admission, caller)
     try:
@@ -120,7 +129,7 @@ async def _done(road: Road, arrival: Arrival, caller: Caller, verb: str, message
         if fault is not None:
             raise Refusal(Ending.MALFORMED, f"{fault}.", reason="invalid_reason")
         verdict: Answer = "approve" if verb == "approve" else "refuse"
-        given = GivenAnswer(approval, (caller.key_id, caller.label), verdict, reason)
+        given = GivenAnswer(approval, person_of(caller), verdict, reason)
         return {"id": approval, "state": await answer_request(approvals.store, given, road.clock.wall(), recorded)}
     with recorded(f"approvals.{verb}", {"approval": approval} if approval else {}):
         if verb == "list":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -38,8 +39,8 @@ class Approvals(Struct, frozen=True):
     key: Callable[[], bytes]
     clock: Clock
     new_id: Callable[[], str]
-    record: Callable[[str, Mapping[str, Any]], None]
-    """Of an act of the server itself."""
+    record: Callable[[str, Mapping[str, Any]], bool]
+    """Of an act of the server itself. False: the log cannot be written."""
     recorded: Callable[[Caller, Origin], Recorded]
     """Of what a caller does about requests."""
     tell: Callable[[ApprovalRequest], None] | None = None
@@ -55,8 +56,9 @@ class Approvals(Struct, frozen=True):
             raise Refusal(
                 Ending.UNAVAILABLE, "The store of approvals does not answer.", reason="store_unavailable"
             ) from None
-        for expired in claim.expired:
-            self.record("approvals.expire", {"approval": expired})
+        if claim.expired:
+            with suppress(StoreUnavailable):  # then a server that looks again writes them down
+                await asyncio.ensure_future(self.record_expired())
         if claim.state == "spent":
             ticket.kept = {**(ticket.kept or {}), "approval": claim.id}
             return
@@ -65,6 +67,15 @@ class Approvals(Struct, frozen=True):
             if self.tell is not None:
                 self.tell(request)
         raise _refusal(claim, request)
+
+    async def record_expired(self) -> int:
+        """Write down requests and grants whose time is over, so many at most. How many were taken: not more than a store
+        hands out at once. Raises: StoreUnavailable."""
+        taken = await self.store.take_expired(self.clock.wall())
+        for request in taken:
+            if self.record("approvals.expire", _recorded(request)):
+                await self.store.expiry_recorded(request.id)
+        return len(taken)
 
     def _request(self, ticket: Ticket, rule: CallRule) -> ApprovalRequest:
         grant, caller, arguments = ticket.grant, ticket.caller, ticket.call.arguments
@@ -81,11 +92,13 @@ class Approvals(Struct, frozen=True):
             binding=hmac.digest(self.key(), bound, "sha256").hex(),
             caller=caller.key_id,
             label=caller.label,
+            owner=caller.owner,
             tool=grant.tool.name,
             pin=pin,
             policy=policy,
             rule=rule.source.name,
             needed=rule.source.approvers,
+            roles=",".join(rule.source.answered_by),
             shown=shown,
             created=now,
             expires=now + LIFE_S,

@@ -9,14 +9,13 @@ from msgspec import Struct
 
 from toolgate.model.clock import rfc3339
 
+STORE: Final = "approvals"
 MAX_WAITING: Final = 100
 """Requests of one caller that wait for an answer: more than a person reads."""
 MAX_REASON: Final = 200
 """Characters."""
-ANSWERERS: Final = frozenset({"admin"})
-"""Roles that answer requests."""
-READERS: Final = ANSWERERS | {"auditor"}
-"""Roles that see everybody's requests."""
+ANSWERER: Final = "admin"
+"""The role that answers requests, beside those of a deployment that may."""
 Answer = Literal["approve", "refuse"]
 
 
@@ -38,6 +37,23 @@ class ApprovalRequest(Struct, frozen=True):
     """The arguments as JSON, as they would run, secret ones masked."""
     created: float
     expires: float
+    owner: str = ""
+    """Of the asker's key."""
+    roles: str = ""
+    """Whose answers count, with commas between; empty: those of every role that may answer."""
+
+
+class Person(Struct, frozen=True):
+    """Who asks or answers: a key, or a user of the machine."""
+
+    id: str
+    label: str = ""
+    owner: str = ""
+    role: str = "admin"
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name.casefold() for name in (self.label, self.owner) if name)
 
 
 class ApprovalClaim(Struct, frozen=True):
@@ -55,9 +71,18 @@ class ApprovalStore(Protocol):
         ...
 
     def vote(
-        self, approval: str, approver: tuple[str, str], verdict: Answer, reason: str, now: float
+        self, approval: str, approver: Person, verdict: Answer, reason: str, now: float
     ) -> Coroutine[Any, Any, str]:
-        """The state after it. `approver`: id and label. Raises: VoteRefused, StoreUnavailable."""
+        """The state after it. Raises: VoteRefused, StoreUnavailable."""
+        ...
+
+    def take_expired(self, now: float) -> Coroutine[Any, Any, list[ApprovalRequest]]:
+        """Some of those whose time is over and that nobody has written down: this process does, within a minute.
+        Raises: StoreUnavailable."""
+        ...
+
+    def expiry_recorded(self, approval: str) -> Coroutine[Any, Any, None]:
+        """Raises: StoreUnavailable."""
         ...
 
     def all(self, state: str = "") -> Coroutine[Any, Any, list[dict[str, Any]]]:
@@ -91,6 +116,6 @@ def told_request(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def is_same_person(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Id and label of two keys: a label names a person, so two keys of one label are one approver."""
-    return one[0] == other[0] or (bool(one[1]) and one[1].casefold() == other[1].casefold())
+def is_same_person(one: Person, other: Person) -> bool:
+    """Labels and owners of keys name people: who has a name in common is one asker and one approver."""
+    return one.id == other.id or not one.names.isdisjoint(other.names)

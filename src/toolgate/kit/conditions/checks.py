@@ -10,7 +10,7 @@ from typing import Any, Final
 import jsonschema_rs
 from msgspec import Struct
 
-from toolgate.kit.conditions.declared import Declared, Variable
+from toolgate.kit.conditions.declared import DeclaredArguments, Variable
 from toolgate.kit.conditions.messages import PACKAGE
 from toolgate.kit.conditions.syntax import SyntaxNode
 
@@ -33,7 +33,7 @@ class ConditionFault(ValueError):
 class _Places(Struct, frozen=True):
     """Which part of the input schema an expression stands for."""
 
-    declared: Declared
+    declared: DeclaredArguments
     types: Mapping[int, str] = {}
     """Of parts that are objects, as the checker found them."""
 
@@ -70,7 +70,7 @@ class _Places(Struct, frozen=True):
             yield from self.walk(part, within if number else loops)
 
 
-def list_nulls(tree: SyntaxNode, declared: Declared, text: str) -> str:
+def list_nulls(tree: SyntaxNode, declared: DeclaredArguments, text: str) -> str:
     """The text for the checker, which compares no list with null: where an array that may be absent is, null is an empty list.
     What runs is not changed."""
     places = _Places(declared)
@@ -88,7 +88,7 @@ def list_nulls(tree: SyntaxNode, declared: Declared, text: str) -> str:
 def checked_nodes(
     tree: SyntaxNode,
     text: str,
-    declared: Declared,
+    declared: DeclaredArguments,
     closed: Mapping[str, Mapping[str, Any]],
     types: Mapping[int, str],
     ours: frozenset[str],
@@ -151,7 +151,7 @@ def _at(node: SyntaxNode, text: str, reason: str) -> ConditionFault:
     return ConditionFault(before.count("\n") + 1, len(before) - before.rfind("\n"), reason)
 
 
-def condition_fault(said: str, declared: Declared) -> ConditionFault:
+def condition_fault(said: str, declared: DeclaredArguments) -> ConditionFault:
     """What the library says, in words of the policy."""
     found = _PLACE.search(said)
     if found is None:

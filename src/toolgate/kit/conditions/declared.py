@@ -61,7 +61,7 @@ class Shape(Struct, frozen=True):
         return {**value, **{name: each.convert(value.get(name)) for name, each in self.fields.items()}}
 
 
-class Declared(Struct, frozen=True):
+class DeclaredArguments(Struct, frozen=True):
     """All that the conditions of one tool may know of its arguments."""
 
     variables: dict[str, Variable]
@@ -70,10 +70,10 @@ class Declared(Struct, frozen=True):
     """By the name of their type."""
 
 
-def arguments_of(schema: Mapping[str, Any]) -> Declared:
+def arguments_of(schema: Mapping[str, Any]) -> DeclaredArguments:
     declaring = _Declaring(schema)
     declaring.flatten(schema, (), (), optional=False)
-    return Declared(declaring.variables, declaring.shapes)
+    return DeclaredArguments(declaring.variables, declaring.shapes)
 
 
 class _Declaring:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from toolgate.kit.conditions.checks import ConditionFault, checked_nodes, condition_fault, list_nulls
 from toolgate.kit.conditions.declared import Variable, arguments_of
@@ -47,12 +48,15 @@ class RuleText(Struct, frozen=True):
     """For the caller: why, and what to do instead."""
     approvers: int = 1
     """How many people must say yes, for one that requires it."""
+    answered_by: tuple[str, ...] = ()
+    """Roles whose answers count; none: those of every role that may answer."""
     line: int = 0
     """Where it stands in the manifest; 0: not known."""
 
     def as_json(self) -> dict[str, Any]:
         """All that decides."""
-        more = {"approvers": self.approvers} if self.kind == "require-approval" else {}
+        more: dict[str, Any] = {"approvers": self.approvers} if self.kind == "require-approval" else {}
+        more |= {"answeredBy": sorted(self.answered_by)} if self.answered_by else {}
         return {"name": self.name, self.kind: self.when, **more}
 
 
@@ -101,16 +105,30 @@ class CallRules(Struct, frozen=True):
     """Of everything the policy says about the tool: an approval counts under this one."""
 
     def deciding(self, subject: Subject) -> CallRule | None:
-        """The first that refuses; else, of those that require an approval, the one with most approvers. Raises: Unjudged."""
+        """The first that refuses; else, of those that require an approval, the one with most approvers, answered by roles that
+        all of them name. Raises: Unjudged: or nobody could answer."""
         found: CallRule | None = None
         for rule in self.all:
             if not rule.holds(subject):
                 continue
             if rule.source.kind == "deny":
                 return rule
-            if found is None or rule.source.approvers > found.source.approvers:
-                found = rule
+            found = rule if found is None else _both(found, rule)
         return found
+
+
+def _both(one: CallRule, other: CallRule) -> CallRule:
+    """What satisfies two rules that want an approval. Raises: Unjudged."""
+    most = other if other.source.approvers > one.source.approvers else one
+    first, second = set(one.source.answered_by), set(other.source.answered_by)
+    roles = first & second if first and second else first | second
+    if first and second and not roles:
+        raise Unjudged(most, "rule_error")
+    return most if roles == set(most.source.answered_by) else _answered_by(most, roles)
+
+
+def _answered_by(rule: CallRule, roles: Iterable[str]) -> CallRule:
+    return replace(rule, source=replace(rule.source, answered_by=tuple(sorted(roles))))
 
 
 class RuleChecker:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.kit.conditions.approval import (
     MAX_WAITING,
+    STORE,
     Answer,
     ApprovalClaim,
     ApprovalRequest,
+    Person,
     VoteRefused,
     is_same_person,
 )
@@ -26,9 +28,24 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-STORE: Final = "approvals"
-_SAME: Final = ("id", "binding", "caller", "label", "tool", "pin", "policy", "rule", "needed", "shown")
+_SAME: Final = (
+    "id",
+    "binding",
+    "caller",
+    "label",
+    "owner",
+    "tool",
+    "pin",
+    "policy",
+    "rule",
+    "needed",
+    "roles",
+    "shown",
+)
 """Fields of a request that are columns of the same name; its moments are kept in milliseconds."""
+TAKEN_S: Final = 60
+"""For a process to write down the expiries it took; then another does. One that is killed in between may leave two records."""
+MOST_TAKEN: Final = 100
 KEPT_S: Final = 30 * 86_400
 """Requests that ended stay for whoever asks what became of them; the log has them for good."""
 MIGRATIONS: Final = (
@@ -66,11 +83,34 @@ MIGRATIONS: Final = (
     ),
     # Of requests from before this column nobody knows whether the webhook was told; they count as told.
     Migration(STORE, 2, ("ALTER TABLE approvals ADD COLUMN told INTEGER NOT NULL DEFAULT 1",)),
+    # `logged`, of expiries: when a process took it to write it down; -1: it is on record, as all from before this column are.
+    Migration(
+        STORE,
+        3,
+        (
+            "ALTER TABLE approvals ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE approvals ADD COLUMN roles TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE approvals ADD COLUMN logged BIGINT NOT NULL DEFAULT 0",
+            "ALTER TABLE approval_votes ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+            "UPDATE approvals SET logged = -1 WHERE state = 'expired'",
+            "CREATE INDEX approvals_by_end ON approvals (state, expires)",
+        ),
+    ),
 )
 _EXPIRE: Final = (
     "UPDATE approvals SET state = 'expired'"
     " WHERE binding = :binding AND state IN ('pending', 'approved') AND expires <= :now RETURNING id"
 )
+_OVERDUE: Final = (
+    "UPDATE approvals SET state = 'expired' WHERE state IN ('pending', 'approved') AND id IN"
+    " (SELECT id FROM approvals WHERE state IN ('pending', 'approved') AND expires <= :now ORDER BY expires LIMIT :most)"
+)
+_TAKE: Final = (
+    "UPDATE approvals SET logged = :now WHERE logged BETWEEN 0 AND :before AND id IN"
+    " (SELECT id FROM approvals WHERE state = 'expired' AND logged BETWEEN 0 AND :before ORDER BY expires LIMIT :most)"
+    " RETURNING *"
+)
+_LOGGED: Final = "UPDATE approvals SET logged = -1 WHERE id = :id"
 _SPEND: Final = (
     "UPDATE approvals SET state = 'spent'"
     " WHERE binding = :binding AND state = 'approved' AND expires > :now RETURNING id"
@@ -79,18 +119,22 @@ _OPEN: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'p
 _REFUSED: Final = "SELECT id FROM approvals WHERE binding = :binding AND state = 'refused' AND expires > :now"
 _WAITING: Final = "SELECT count(*) FROM approvals WHERE caller = :caller AND state = 'pending' AND expires > :now"
 _KEEP: Final = (
-    "INSERT INTO approvals (id, binding, state, caller, label, tool, pin, policy, rule, needed, shown, created, expires, told)"
-    " VALUES (:id, :binding, 'pending', :caller, :label, :tool, :pin, :policy, :rule, :needed, :shown, :created, :expires, 0)"
+    "INSERT INTO approvals"
+    " (id, binding, state, caller, label, owner, tool, pin, policy, rule, needed, roles, shown, created, expires, told)"
+    " VALUES (:id, :binding, 'pending', :caller, :label, :owner, :tool, :pin, :policy, :rule, :needed, :roles, :shown,"
+    " :created, :expires, 0)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
 _LOCK: Final = (
     "UPDATE approvals SET needed = needed WHERE id = :id AND state = 'pending' AND expires > :now"
-    " RETURNING caller, label, needed"
+    " RETURNING caller, label, owner, needed, roles"
 )
-_VOTES: Final = "SELECT approver, label, verdict, reason, voted FROM approval_votes WHERE approval = :id ORDER BY voted"
+_VOTES: Final = (
+    "SELECT approver, label, owner, verdict, reason, voted FROM approval_votes WHERE approval = :id ORDER BY voted"
+)
 _VOTE: Final = (
-    "INSERT INTO approval_votes (approval, approver, label, verdict, reason, voted)"
-    " VALUES (:id, :approver, :label, :verdict, :reason, :now)"
+    "INSERT INTO approval_votes (approval, approver, label, owner, verdict, reason, voted)"
+    " VALUES (:id, :approver, :label, :owner, :verdict, :reason, :now)"
 )
 _SETTLE: Final = "UPDATE approvals SET state = :state WHERE id = :id AND state = 'pending'"
 _ALL: Final = "SELECT * FROM approvals WHERE state = :state OR :state = '' ORDER BY created DESC LIMIT 200"
@@ -99,7 +143,10 @@ _UNTOLD: Final = (
     "SELECT * FROM approvals WHERE told = 0 AND state = 'pending' AND expires > :now ORDER BY created LIMIT 100"
 )
 _TELL: Final = "UPDATE approvals SET told = 1 WHERE id = :id"
-_FORGET: Final = "DELETE FROM approvals WHERE expires < :before"
+_FORGET: Final = "DELETE FROM approvals WHERE expires < :before AND (state IN ('refused', 'spent') OR logged = -1)"
+"""An expiry that nobody has written down yet stays."""
+
+_OWN: Final = frozenset({"told", "logged"})
 
 
 class ApprovalTables:
@@ -113,8 +160,8 @@ class ApprovalTables:
         """Raises: StoreUnavailable."""
         return await self._store.run(lambda connection: _claim(connection, request, now))
 
-    async def vote(self, approval: str, approver: tuple[str, str], verdict: Answer, reason: str, now: float) -> str:
-        """The state after it. `approver`: id and label. Raises: VoteRefused, StoreUnavailable."""
+    async def vote(self, approval: str, approver: Person, verdict: Answer, reason: str, now: float) -> str:
+        """The state after it. Raises: VoteRefused, StoreUnavailable."""
         return await self._store.run(lambda connection: _vote(connection, approval, approver, verdict, reason, now))
 
     async def all(self, state: str = "") -> list[dict[str, Any]]:
@@ -132,6 +179,14 @@ class ApprovalTables:
                 _request(dict(row)) for row in connection.execute(sql(_UNTOLD), {"now": _ms(now)}).mappings()
             ]
         )
+
+    async def take_expired(self, now: float) -> list[ApprovalRequest]:
+        """Those whose time is over, at most `MOST_TAKEN`, for this process to write down. Raises: StoreUnavailable."""
+        return await self._store.run(lambda connection: _take_expired(connection, now))
+
+    async def expiry_recorded(self, approval: str) -> None:
+        """Raises: StoreUnavailable."""
+        await self._store.run(lambda connection: connection.execute(sql(_LOGGED), {"id": approval}))
 
     async def told(self, approval: str) -> None:
         """Raises: StoreUnavailable."""
@@ -164,6 +219,12 @@ def _claim(connection: Connection, request: ApprovalRequest, now: float) -> Appr
     )  # another process was first
 
 
+def _take_expired(connection: Connection, now: float) -> list[ApprovalRequest]:
+    about = {"now": _ms(now), "before": _ms(now - TAKEN_S), "most": MOST_TAKEN}
+    connection.execute(sql(_OVERDUE), about)
+    return [_request(dict(row)) for row in connection.execute(sql(_TAKE), about).mappings()]
+
+
 def _columns(request: ApprovalRequest) -> dict[str, Any]:
     found = {name: getattr(request, name) for name in _SAME}
     return {**found, "created": _ms(request.created), "expires": _ms(request.expires)}
@@ -174,23 +235,24 @@ def _request(row: Mapping[str, Any]) -> ApprovalRequest:
     return ApprovalRequest(**found, created=row["created"] / 1000, expires=row["expires"] / 1000)
 
 
-def _vote(
-    connection: Connection, approval: str, approver: tuple[str, str], verdict: str, reason: str, now: float
-) -> str:
+def _vote(connection: Connection, approval: str, approver: Person, verdict: str, reason: str, now: float) -> str:
     row = connection.execute(sql(_LOCK), {"id": approval, "now": _ms(now)}).one_or_none()
     if row is None:
         raise VoteRefused("not_waiting", "There is no such request that waits for an answer.")
-    if is_same_person((row.caller, row.label), approver):
+    if row.roles and approver.role not in row.roles.split(","):
+        raise VoteRefused("other_role", f"The rule wants an answer of another role: {row.roles}.")
+    if is_same_person(Person(row.caller, row.label, row.owner), approver):
         raise VoteRefused("own_request", "Whoever asks does not answer: this is a key of the same person.")
     votes = list(connection.execute(sql(_VOTES), {"id": approval}))
-    if any(is_same_person((vote.approver, vote.label), approver) for vote in votes):
+    if any(is_same_person(Person(vote.approver, vote.label, vote.owner), approver) for vote in votes):
         raise VoteRefused("answered_already", "This person has answered already.")
     connection.execute(
         sql(_VOTE),
         {
             "id": approval,
-            "approver": approver[0],
-            "label": approver[1],
+            "approver": approver.id,
+            "label": approver.label,
+            "owner": approver.owner,
             "verdict": verdict,
             "reason": reason,
             "now": _ms(now),
@@ -207,8 +269,8 @@ def _with_votes(connection: Connection, approval: str) -> dict[str, Any] | None:
 
 
 def _told(rows: Any) -> list[dict[str, Any]]:
-    """All but what is of the webhook alone."""
-    return [{name: value for name, value in row.items() if name != "told"} for row in rows.mappings()]
+    """All but what is of the webhook and the log alone."""
+    return [{name: value for name, value in row.items() if name not in _OWN} for row in rows.mappings()]
 
 
 def _ms(seconds: float) -> int:
