@@ -69,6 +69,8 @@ class Execution:
         self._tool = tool
         self._on_end = on_end
         self._cancel: Callable[[], object] = _nothing
+        self._turn: asyncio.Future[None] | None = None
+        """Done when the handler has ended, or its time is over."""
         self._threads: set[asyncio.Future[Any]] = set()
         """Of the handler's own (`model.threads`): it has not ended before they have."""
         self.cancelled = cancelled
@@ -86,11 +88,17 @@ class Execution:
         except WorkFailed as fault:
             self._ended()  # there is no handler that could end
             return _failed(fault.reason, str(fault))
+        loop = future.get_loop()
+        turn = self._turn = loop.create_future()  # not `asyncio.wait`, which does the same at three times the cost
+        late = loop.call_later(self._tool.deadline_s, _wake, turn)
         future.add_done_callback(self._handler_ended)
         if self.cancelled:
             self._cancel()  # the caller left before we got here
-        done, _ = await asyncio.wait({future}, timeout=self._tool.deadline_s)
-        if done:
+        try:
+            await turn
+        finally:
+            late.cancel()
+        if future.done():
             return settle(future.result, cancelled=self.cancelled)
         future.add_done_callback(_forget)
         stop()
@@ -129,6 +137,7 @@ class Execution:
 
     def _handler_ended(self, _future: asyncio.Future[Any]) -> None:
         """Also called for each thread that the handler left behind; the last one ends it."""
+        _wake(self._turn)
         if self._threads:
             self._cancel = _nothing
             next(iter(self._threads)).add_done_callback(self._handler_ended)
@@ -384,6 +393,11 @@ def _forget(future: asyncio.Future[Any]) -> None:
     fault = None if future.cancelled() else future.exception()
     if fault is not None:
         _let_go(fault)
+
+
+def _wake(turn: asyncio.Future[None] | None) -> None:
+    if turn is not None and not turn.done():
+        turn.set_result(None)
 
 
 def _nothing() -> None:

@@ -16,6 +16,7 @@ import secrets
 import shlex
 import stat
 import time
+from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +50,10 @@ SETTLED_NS: Final = 100_000_000
 """A tenth of a second: ten times the coarsest tick of a clock that Linux stamps files by."""
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PEM: Final = b"-----BEGIN PRIVATE KEY-----"
+_OUR_PEM: Final = re.compile(rb"-----BEGIN PRIVATE KEY-----\n([A-Za-z0-9+/]{64})\n-----END PRIVATE KEY-----")
+"""As `to_pem` and openssl write it. Read without a library, because that takes longer than to sign."""
+_PKCS8_ED25519: Final = bytes.fromhex("302e020100300506032b657004220420")
+"""All but the seed of a PKCS#8 key without a public half (RFC 8410): 16 of 48 bytes."""
 _OPENSSH: Final = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 _HEX: Final = re.compile(rb"(?:[0-9a-fA-F]{64}){1,2}")
 
@@ -371,6 +376,10 @@ def _from_hex(key: bytes) -> bytes:
 
 
 def _from_container(text: bytes) -> bytes:
+    if ours := _OUR_PEM.fullmatch(text):
+        held = b64decode(ours[1])
+        if held.startswith(_PKCS8_ED25519):
+            return held[len(_PKCS8_ED25519) :]
     load = load_ssh_private_key if text.startswith(_OPENSSH) else load_pem_private_key
     try:
         key = load(text, password=None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa, x25519
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import toolgate.powers.keys
@@ -33,7 +33,12 @@ def openssh(seed: bytes) -> bytes:
 
 
 def pkcs8(
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed448.Ed448PrivateKey | Ed25519PrivateKey, word: bytes = b""
+    key: ec.EllipticCurvePrivateKey
+    | rsa.RSAPrivateKey
+    | ed448.Ed448PrivateKey
+    | x25519.X25519PrivateKey
+    | Ed25519PrivateKey,
+    word: bytes = b"",
 ) -> bytes:
     locked = serialization.BestAvailableEncryption(word) if word else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
@@ -55,9 +60,10 @@ def put(directory: Path, name: str, data: bytes, mode: int = 0o600) -> Path:
         SEED,
         to_pem(SEED),
         b"\n" + to_pem(SEED) + b"\n\n",
+        to_pem(SEED).replace(b"\n", b"\r\n"),
         openssh(SEED),
     ],
-    ids=["hex-32", "hex-32-newline", "hex-64", "raw", "pkcs8", "pkcs8-blank-lines", "openssh"],
+    ids=["hex-32", "hex-32-newline", "hex-64", "raw", "pkcs8", "pkcs8-blank-lines", "pkcs8-crlf", "openssh"],
 )
 def test_every_form_of_one_key_is_the_same_key(tmp_path: Path, data: bytes) -> None:
     put(tmp_path, "me.key", data)
@@ -85,6 +91,7 @@ def test_every_form_of_one_key_is_the_same_key(tmp_path: Path, data: bytes) -> N
         pkcs8(Ed25519PrivateKey.from_private_bytes(SEED), b"word"),
         pkcs8(ec.generate_private_key(ec.SECP256R1())),
         pkcs8(ed448.Ed448PrivateKey.generate()),
+        pkcs8(x25519.X25519PrivateKey.generate()),
         to_pem(SEED)[:-40],
         b"-----BEGIN PRIVATE KEY-----\n!!!!\n-----END PRIVATE KEY-----\n",
         b"-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n",

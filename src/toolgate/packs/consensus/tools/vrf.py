@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 def run_eval(ctx: Context, args: dict[str, Any]) -> Result:
     assert ctx.keys is not None  # effect crypto
-    seed = bytes.fromhex(args["priv_key_hex"]) if "priv_key_hex" in args else _vrf_seed(ctx.settings, ctx.keys)
-    if len(seed) != vrf.SEED_BYTES:
-        raise ToolError("INVALID_KEY", f"priv_key_hex holds {len(seed)} bytes; an Ed25519 seed has {vrf.SEED_BYTES}")
-    _refuse_voting_key(ctx.settings, ctx.keys, vrf.public_key_of(seed))
+    seed = _given_seed(ctx, args["priv_key_hex"]) if "priv_key_hex" in args else _vrf_seed(ctx.settings, ctx.keys)
     made = vrf.prove(seed, _alpha(args))
     return answered(
         ctx,
@@ -46,6 +43,15 @@ def _alpha(args: Mapping[str, Any]) -> bytes:
         return vrf.alpha_of(bytes.fromhex(args["seed_hex"]), bytes.fromhex(args["input_hex"]))
     except vrf.VrfFault as fault:
         raise ToolError("INVALID_INPUT", str(fault)) from None
+
+
+def _given_seed(ctx: Context, key_hex: str) -> bytes:
+    assert ctx.keys is not None  # effect crypto
+    seed = bytes.fromhex(key_hex)
+    if len(seed) != vrf.SEED_BYTES:
+        raise ToolError("INVALID_KEY", f"priv_key_hex holds {len(seed)} bytes; an Ed25519 seed has {vrf.SEED_BYTES}")
+    _refuse_voting_key(ctx.settings, ctx.keys, vrf.public_key_of(seed))
+    return seed
 
 
 def _vrf_seed(settings: Mapping[str, Any], keys: SigningKeys) -> bytes:
