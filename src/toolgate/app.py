@@ -220,6 +220,8 @@ class App(Struct):
     """The spans that it sends, if it sends any."""
     changes: Any = None
     """What the console asks about upstreams that changed (`console.ports.UpstreamChanges`), if somebody gave it that."""
+    panels: tuple[Any, ...] = ()
+    """What the console shows beside the pages of packs (`console.ports.PackPanel`)."""
     _started: list[ServiceRun] = field(default_factory=list)
 
     @property

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.console.browsing import ARTIFACTS, VIEWS, address, assert_accessible, assert_fits, assert_quiet, sign_in
+from tests.console.filling import call_for_panels, fill_panels, full_panels
 from tests.console.prefix import PrefixProxy
 from tests.console.visiting import CONSOLE, call
 from tests.homes import Home, Server, make_home
@@ -36,18 +37,26 @@ ASKED = {
     "resources": [f"a_rather_long_name_of_a_resource_{n}" for n in range(20)],
 }
 """Arguments of a call that waits for a person."""
-PANELS = ["panels/governance/reviews", "panels/consensus/rounds", "panels/lra/papers"]
+PANELS = [
+    "panels/governance/reviews",
+    "panels/consensus/rounds",
+    "panels/lra/papers",
+    "panels/toolgate/contract-health",
+]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Home, Server]]:
+    folder = tmp_path_factory.mktemp("console")
     home = make_home(
-        tmp_path_factory.mktemp("console") / "home",
+        folder / "home",
         packs=("governance", "library", "consensus", "lra"),
-        settings=CONSOLE,
+        settings=CONSOLE + full_panels(folder),
         rows={"check_consent_requirements": {"x-rules": [{"name": "ask-a-person", "require-approval": "true"}]}},
     )
+    fill_panels(home)
     with home.serving() as server:
+        call_for_panels(home, server)
         assert call(server.port, home.keys["builder"], "check_consent_requirements", ASKED) == 202
         for role in ("builder", "committer", "admin"):
             assert call(server.port, home.keys[role], "dummy_experimental") == 200

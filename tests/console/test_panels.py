@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
+from tests.console.filling import ANALYSED, EVENT, WORKFLOW
 from tests.console.visiting import CONSOLE, Visitor, visitor
 from tests.faces import speak
-from tests.homes import Home, Server, make_home
+from tests.homes import Home, Server, environment, make_home
+from toolgate.cli.policy import checks
+from toolgate.config import load_settings
+from toolgate.errors import ExitCode
 from toolgate.model.tool import PanelCell
 from toolgate.packs.consensus.domain.evidence import Equivocation
 from toolgate.packs.consensus.domain.messages import Statement, Vote
 from toolgate.packs.consensus.panels import _contradiction, _risen
-
-WORKFLOW = """\
-on: pull_request_target
-permissions: write-all
-jobs:
-  build:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@v4
-"""
-EVENT = {"merkle_root_hex": f"{7:064x}", "rule_version_hash_hex": f"{0xABC:064x}"}
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +64,7 @@ def table(page: str, title: str) -> list[list[str]]:
 def test_an_analysis_is_shown_with_its_findings_by_severity_as_its_record_has_them(
     served: tuple[Home, Server], admin: Visitor
 ) -> None:
-    files = {"files": [".github/workflows/build.yml"]}
-    analysis = asked(served, "analyze_dissonance", files)["analysis"]
+    analysis = asked(served, "analyze_dissonance", ANALYSED)["analysis"]
     assert isinstance(analysis, dict)
     asked_wrongly = speak.HTTP_FACES["mrt"](
         served[1].port, "analyze_dissonance", {"files": 1}, served[0].keys["builder"]
@@ -95,7 +90,7 @@ def test_a_round_is_shown_with_its_evidence(served: tuple[Home, Server], admin: 
     assert standing[:3] == [round_id, "QUORUM", "1"]
     evidence = table(page, "Evidence")
     assert [row[:2] for row in evidence] == [[round_id, "QUORUM"], [round_id, "SOFT"]]
-    assert {row[2] for row in evidence} == {f"ACCEPT root {EVENT['merkle_root_hex']}"}
+    assert {row[2] for row in evidence} == {f"ACCEPT root {EVENT['merkle_root_hex'][:16]}…"}
     assert [row[3] for row in evidence] == ["1", "1"]
     assert evidence[0][5] == sha256(bytes.fromhex(proof)).hexdigest(), "of what the tool answers with"
 
@@ -105,3 +100,30 @@ def test_an_arbiter_that_contradicted_itself_and_evidence_that_cannot_be_read_ar
     row = _contradiction(3, Equivocation(*votes))
     assert row[:4] == ["3", PanelCell("contradiction", "bad"), f"by {(b's' * 32).hex()}", 1]
     assert _risen(3, "then", b"no evidence")[1] == PanelCell("cannot be read", "bad")
+
+
+HEALTH = "panels/toolgate/contract-health"
+
+
+def test_without_a_store_of_checks_the_page_of_the_contract_s_health_says_what_to_set(admin: Visitor) -> None:
+    page = admin.get(HEALTH)
+    assert (page.status, "stores.contract_checks" in page.shown, "<ol" in page.text) == (200, True, False)
+
+
+def test_the_contract_s_health_is_what_checks_have_recorded(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'checks.db'}"
+    home = make_home(tmp_path / "home", settings=f'{CONSOLE}[stores]\ncontract_checks = "{place}"\n')
+    settings, now = load_settings(home.path, {}, {}), datetime.now(UTC)
+    for hours, is_green, commit in ((72, False, "bad1"), (70, False, "bad2"), (60, True, "good")):
+        checks.keep(settings, now - timedelta(hours=hours), is_green=is_green, digest="d", commit=commit)
+    done = subprocess.run(home.command("contract", "check"), env=environment(), check=False, capture_output=True)
+    assert done.returncode == ExitCode.DRIFT, done.stdout
+    with home.serving() as server:
+        page = visitor(server, home.keys["auditor"]).get(HEALTH).text
+    marks = re.findall(r'<li class="(\w+)" title="([^"]*)">', page)
+    assert len(marks) == 30
+    red = {f"{(now - timedelta(hours=hours)).date()}: red" for hours in (72, 70, 0)}
+    assert {title for tone, title in marks if tone == "bad"} == red, "the command's own check among them"
+    facts = dict(table(page, "In numbers"))
+    assert (facts["Now"], facts["Checks"], facts["First red commit"]) == ("red", "4", "bad1")
+    assert facts["Longest red time"] == "12.0 h"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from toolgate.ledger.acts import ActLog
     from toolgate.model.clock import Clock
     from toolgate.model.powers import Compute
-    from toolgate.model.tool import Panel, PanelContext
+    from toolgate.model.tool import PanelCalls, PanelStrip, PanelTable
 
 
 class UpstreamState(Protocol):
@@ -36,9 +36,13 @@ class UpstreamState(Protocol):
 
 
 class PackPanel(Struct, frozen=True):
+    """A page, at `panels/PACK/NAME`."""
+
     pack: str
-    panel: Panel
-    context: Callable[[], PanelContext]
+    name: str
+    title: str
+    summary: str
+    make: Callable[[], Awaitable[Sequence[PanelTable | PanelCalls | PanelStrip]]]
 
 
 class Ports(Struct, frozen=True):

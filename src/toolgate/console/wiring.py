@@ -19,6 +19,7 @@ from toolgate.model.threads import Lazy
 if TYPE_CHECKING:
     from toolgate.app import App
     from toolgate.console.ports import UpstreamState
+    from toolgate.model.tool import Panel
 
 
 def console_of(app: App) -> Console:
@@ -49,14 +50,14 @@ def console_of(app: App) -> Console:
         digests=lambda: app.rules.digests,
         counts=None if app.share is None else app.share.table,
         changes=app.changes,
-        panels=[
-            PackPanel(pack.name, panel, partial(powers.panel_context, pack.name))
-            for pack in app.packs
-            for panel in pack.panels
-        ],
+        panels=[*(_panel(app, pack.name, panel) for pack in app.packs for panel in pack.panels), *app.panels],
     )
     Thread(target=prepare, name="console templates", daemon=True).start()
     return Console(ports)
+
+
+def _panel(app: App, pack: str, panel: Panel) -> PackPanel:
+    return PackPanel(pack, panel.name, panel.title, panel.summary, lambda: panel.make(app.powers.panel_context(pack)))
 
 
 def _stores(app: App) -> list[tuple[str, str, str]]:

@@ -363,6 +363,22 @@ class PanelCalls(Struct, frozen=True):
     note: str = ""
 
 
+class PanelMark(Struct, frozen=True):
+    """One of a row of marks: what it is of, what it says, and how it is drawn."""
+
+    of: str
+    text: str
+    tone: Literal["good", "warn", "bad", "quiet"] = "quiet"
+
+
+class PanelStrip(Struct, frozen=True):
+    """Marks in a row, such as the days of a window."""
+
+    title: str
+    marks: Sequence[PanelMark]
+    note: str = ""
+
+
 class PanelContext(Struct, frozen=True):
     """What a panel may look at. It changes nothing: stores are those of a `read` tool."""
 
@@ -380,7 +396,7 @@ class Panel(Struct, frozen=True):
     """In its address: `panels/PACK/NAME`."""
     title: str
     summary: str
-    make: Callable[[PanelContext], Awaitable[Sequence[PanelTable | PanelCalls]]]
+    make: Callable[[PanelContext], Awaitable[Sequence[PanelTable | PanelCalls | PanelStrip]]]
     """Called for each look. Texts are shown as texts, whatever they hold; a hundred rows of a table are shown."""
 
 

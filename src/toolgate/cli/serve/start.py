@@ -20,6 +20,7 @@ from toolgate.cli.options import Flags, note_ignored_variables, require_workspac
 from toolgate.config import read_secret
 from toolgate.errors import Ending, Refusal, SettingsError
 from toolgate.gate.keys import KeyRing, without_keys
+from toolgate.later import later
 from toolgate.settings import ConsoleSettings
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from toolgate.ruleset import Share
     from toolgate.settings import Settings
 
+_health_panel: Final = later("toolgate.cli.policy.panel:health_panel")
 _NO_KEY: Final = (
     "TOOLGATE_API_KEY is not set.\nMake a key (toolgate keys create --role builder) and set it where the client starts."
 )
@@ -193,6 +195,8 @@ def built(settings: Settings, share: Share | None = None) -> App:
         from toolgate.cli.upstream.desk import PinDesk
 
         app.changes = PinDesk(settings)
+    if settings.console.enabled:
+        app.panels = (_health_panel(settings),)
     for warning in app.warnings if share is None or share.is_owner else ():
         note(warning)
     for silent in app.powers.silent_stores():

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.index.filters import CallFilter
 from toolgate.console.pages.shared import ConsolePage
-from toolgate.console.rendering import iso, tone
+from toolgate.console.rendering import clock_time, day, tone
 from toolgate.console.web import NotFound
 from toolgate.errors import StoreUnavailable, ToolError, WorkFailed
 from toolgate.ledger import record
 from toolgate.model.threads import in_thread
-from toolgate.model.tool import PanelCalls, PanelCell
+from toolgate.model.tool import PanelCalls, PanelCell, PanelStrip
 
 if TYPE_CHECKING:
     from toolgate.console.index.reading import Entry, IndexReader
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 100
 """Of one table."""
 MAX_TABLES: Final = 12
+MAX_MARKS: Final = 400
 MAX_CALLS: Final = 25
 """Of a table that is made of calls."""
 _CALL: Final = ("Time", "Caller", "Verdict", "Decision")
@@ -29,23 +30,23 @@ _CALL: Final = ("Time", "Caller", "Verdict", "Decision")
 
 async def panel(desk: Desk, pack: str, name: str) -> ConsolePage:
     """Raises: NotFound."""
-    found = next((each for each in desk.ports.panels if (each.pack, each.panel.name) == (pack, name)), None)
+    found = next((each for each in desk.ports.panels if (each.pack, each.name) == (pack, name)), None)
     if found is None or not desk.session.sees_all:
         raise NotFound
-    tables: Sequence[PanelTable | PanelCalls] = ()
+    tables: Sequence[PanelTable | PanelCalls | PanelStrip] = ()
     fault = ""
     try:
-        tables = list(await found.panel.make(found.context()))[:MAX_TABLES]
+        tables = list(await found.make())[:MAX_TABLES]
     except StoreUnavailable as unavailable:
         fault = str(unavailable)
     except (ToolError, WorkFailed) as failed:
         fault = failed.text if isinstance(failed, ToolError) else str(failed)
     shown = await in_thread(_shaped, desk, tables)
-    values = {"panel": found.panel, "pack": pack, "tables": shown, "fault": fault, "ever": desk.window()}
-    return ConsolePage("panel", found.panel.title, values)
+    values = {"panel": found, "pack": pack, "tables": shown, "fault": fault, "ever": desk.window()}
+    return ConsolePage("panel", found.title, values)
 
 
-def _shaped(desk: Desk, tables: Sequence[PanelTable | PanelCalls]) -> list[dict[str, Any]]:
+def _shaped(desk: Desk, tables: Sequence[PanelTable | PanelCalls | PanelStrip]) -> list[dict[str, Any]]:
     """Each with the number of calls that it came about by, of all that the index holds."""
     ids = {grant.tool.name: grant.tool_id for grant in desk.ports.grants()}
     with desk.index() as index:
@@ -58,6 +59,8 @@ def _shaped(desk: Desk, tables: Sequence[PanelTable | PanelCalls]) -> list[dict[
                 "calls": counted.get(ids.get(table.tool, ""), 0),
                 **(_of_calls(desk, index, table) if isinstance(table, PanelCalls) else _of_rows(table)),
             }
+            if not isinstance(table, PanelStrip)
+            else {"title": table.title, "note": table.note, "tool": "", "marks": table.marks[:MAX_MARKS]}
             for table in tables
         ]
 
@@ -80,7 +83,7 @@ def _of_calls(desk: Desk, index: IndexReader, table: PanelCalls) -> dict[str, An
 def _about(entry: Entry, people: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
     label, _ = people.get(entry.caller, ("", ""))
     return [
-        {**_cell(iso(entry.ts)), "request": entry.request},
+        {**_cell(f"{day(entry.ts)} {clock_time(entry.ts)}"), "request": entry.request},
         _cell(label or entry.caller or None),
         _cell(PanelCell(entry.verdict, tone(entry.verdict))),
         _cell(entry.decision or None),

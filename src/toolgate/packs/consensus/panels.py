@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NEWEST: Final = 50
 MOST_EVIDENCE: Final = 100
+SHORT: Final = 16
+"""Digits of a root: the evidence has all of them."""
 EVIDENCE: Final = ("Round", "Proves", "Statement", "Signers", "Recorded", "SHA-256")
 CHECKED: Final = (
     "What others can check with nothing but the arbiter set: toolgate consensus show ROUND --save FILE, then"
@@ -52,8 +54,8 @@ async def rounds(ctx: PanelContext) -> Sequence[PanelTable]:
     standing, evidence = ([], []) if store.untouched else await store.run(look)
     ladder = f"The newest {NEWEST}. The ladder: {' → '.join(level.name for level in Level)}."
     return [
-        PanelTable("Rounds", list(COLUMNS), standing, note=ladder, tool="consensus_finality"),
-        PanelTable("Evidence", list(EVIDENCE), evidence, note=CHECKED, tool="consensus_vote"),
+        PanelTable("Rounds", list(COLUMNS), standing, note=ladder, tool="consensus_propose"),
+        PanelTable("Evidence", list(EVIDENCE), evidence, note=CHECKED, tool="consensus_finality"),
     ]
 
 
@@ -94,7 +96,7 @@ def _contradiction(round_id: int, proof: Equivocation) -> Row:
 
 
 def _said(statement: Statement) -> str:
-    return f"{KIND_NAMES[statement.kind]} root {statement.root.hex()}"
+    return f"{KIND_NAMES[statement.kind]} root {statement.root.hex()[:SHORT]}…"
 
 
 def _tone(level: Level) -> Literal["good", "quiet"]:
