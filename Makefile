@@ -84,7 +84,7 @@ mutations: $(VENV)/.dev  ## Remove each guard of the road once; a named test mus
 	$(BIN)/python scripts/mutations.py $(ARGS)
 
 mutants: $(VENV)/.dev  ## Mutation testing of the gate with cosmic-ray: ARGS="--module floor --take 40" takes minutes, all of it hours
-	$(BIN)/python scripts/mutants.py $(ARGS)
+	$(BIN)/python -m scripts.mutants.run $(ARGS)
 
 conformance: $(VENV)/.dev  ## The official conformance suite and the Inspector (needs Node with npm)
 	$(BIN)/python -m scripts.conformance.run $(ARGS)

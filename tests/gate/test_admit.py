@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolgate.errors import Ending, Refusal
+from toolgate.gate import admit
 from toolgate.gate.admit import Rate, Slots, own_limit
 from toolgate.model.call import Caller, CallerBounds
 
@@ -84,6 +85,24 @@ def test_no_minute_sees_more_than_twice_the_rate_and_no_hour_more_than_its_share
         assert sum(start <= moment < start + 60 for moment in taken) <= 10
     if taken:
         assert len(taken) <= 5 + (taken[-1] - taken[0]) / 12 + 1
+
+
+def test_a_rate_of_many_callers_looks_at_two_of_them_a_call_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admit, "KNOWN_CALLERS", 64)
+    rate, looked_at = Rate(per_minute=6), 0
+    for number in range(5_000):
+        before = rate._due
+        rate.take(Caller(str(number), "admin"), 0.0)
+        looked_at += len(before) if rate._due is not before else 0
+    assert looked_at <= 2 * 5_000
+
+
+def test_callers_who_have_waited_long_enough_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admit, "KNOWN_CALLERS", 64)
+    rate = Rate(per_minute=6)
+    for number in range(5_000):
+        rate.take(Caller(str(number), "admin"), float(number))
+    assert len(rate._due) <= 128
 
 
 def test_zero_is_no_rate_limit() -> None:

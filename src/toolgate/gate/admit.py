@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 MAX_NAME: Final = 128
 """Characters of an unknown tool's name that the log keeps."""
 SECONDS_A_MINUTE: Final = 60.0
+KNOWN_CALLERS: Final = 4096
+"""Callers of whom a rate is remembered before those that have waited long enough are forgotten."""
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 
 
@@ -337,6 +339,7 @@ class Rate:
         self.limit(per_minute=per_minute, may_exceed=may_exceed)
         self._due: dict[str, float] = {}
         """Per key, the second at which its bucket is full again. A key whose second has passed is as good as unknown."""
+        self._many = KNOWN_CALLERS
 
     def limit(self, *, per_minute: int, may_exceed: bool = False) -> None:
         self.per_minute, self._may_exceed = per_minute, may_exceed
@@ -356,9 +359,10 @@ class Rate:
         wait = due - now - SECONDS_A_MINUTE
         if wait > 1e-9:  # rounding of a sum of intervals is not a fault of the caller
             raise too_fast(wait)
-        if len(self._due) > 4096:
-            self._due = {key: second for key, second in self._due.items() if second > now}
         self._due[caller.key_id] = due
+        if len(self._due) > self._many:
+            self._due = {key: second for key, second in self._due.items() if second > now}
+            self._many = max(KNOWN_CALLERS, 2 * len(self._due))  # so a call pays for two callers at most, not for all of them
 
 
 def slot_limits(limits: LimitSettings) -> SlotLimits:
