@@ -19,6 +19,8 @@ import pytest
 
 from tests.faces import speak
 from tests.homes import PATIENCE_S, Home, Server, make_home
+from tests.packs.consensus.nodes import ballot, event
+from tests.packs.consensus.servers import make_arbiter
 from tests.powers.sql.postgres import shared_postgres
 from tests.servers.processes.workers import until_all_serve, workers
 from tests.waiting import until
@@ -95,6 +97,45 @@ def test_a_nonce_and_a_key_are_good_once_whichever_process_is_asked_and_killed(t
     assert max(Counter(wrote).values()) == 1, "a key has one effect at most"
     assert len(wrote) >= ROUNDS * AT_ONCE // 2
     assert repeated, "others got the answer of the first"
+    assert main(["audit", "verify", "--home", str(home.path)]) == 0
+
+
+@pytest.mark.guard
+def test_a_round_is_one_proposal_s_and_an_arbiter_signs_one_ballot_of_it_in_all_processes(tmp_path: Path) -> None:
+    home, chance = make_arbiter(tmp_path / "arbiter").home, random.Random(21)
+    with (home.path / "toolgate.toml").open("a") as file:
+        file.write(
+            f'[stores]\nconsensus = "{shared_postgres().new_database()}"\n[limits]\nconcurrency_per_caller = 100\n'
+        )
+    key, opened, signed = home.keys["committer"], list[tuple[str, int]](), list[tuple[str, int]]()
+
+    def propose(number: int) -> None:
+        found = _call(server, key, "consensus_propose", {"event": event(number)})
+        if found is not None and found[0] == 200:
+            opened.append((found[1]["envelope"]["data"]["round_id"], number))
+
+    def vote(asked: tuple[str, int]) -> None:
+        found = _call(server, key, "consensus_vote", {"round_id": asked[0], "vote": ballot(asked[1])})
+        if found is not None and found[0] == 200:
+            signed.append(asked)
+
+    with home.serving("--workers", str(PROCESSES)) as server, ThreadPoolExecutor(2 * AT_ONCE) as threads:
+        for _ in range(ROUNDS):
+            before = len(opened)
+            proposed = threads.map(propose, [*range(1, AT_ONCE + 1)])
+            _kill_one(home, chance)
+            list(proposed)
+            until_all_serve(home)
+            new = opened[before:]
+            asked = [*new * TIMES, *((round_id, number + 1) for round_id, number in new)]
+            list(threads.map(vote, chance.sample(asked, len(asked))))
+        told = [_call(server, key, "consensus_finality", {"round_id": round_id}) for round_id, _ in opened * PROCESSES]
+    assert len(opened) >= ROUNDS * AT_ONCE // 2, "most were opened by a process that lived to say so"
+    assert max(Counter(round_id for round_id, _ in opened).values()) == 1, "a round is one proposal's"
+    assert sorted(signed) == sorted(opened), (
+        "of each round one ballot is signed, once, and it says what the proposal did"
+    )
+    assert {found[1]["envelope"]["data"]["level"] for found in told if found is not None} == {"QUORUM"}
     assert main(["audit", "verify", "--home", str(home.path)]) == 0
 
 
