@@ -614,6 +614,13 @@ MUTATIONS = (
         "tests/console/pages/test_changes.py::test_a_change_that_no_page_holds_is_not_approved_on_one",
     ),
     Mutation(
+        "export: a spreadsheet runs what a caller wrote",
+        "src/toolgate/ledger/reading/export.py",
+        """return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\\t", "\\r") else text""",
+        "return text",
+        "tests/console/pages/test_taken_away.py::test_no_cell_of_a_table_is_a_formula",
+    ),
+    Mutation(
         "console: a form of an earlier session is believed",
         "src/toolgate/console/site.py",
         "if not session.is_of(visit.form):",

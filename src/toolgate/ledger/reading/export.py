@@ -63,9 +63,10 @@ def _cell(found: Mapping[str, Any], path: tuple[str, ...]) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(cells)
-    return buffer.getvalue()
+    """The writer quotes what is in its own end of line: with LF alone a CR would stand bare, and begin a row of its own."""
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 FORMS: Final[Mapping[str, Callable[[Iterable[Mapping[str, Any]]], Iterator[str]]]] = {
