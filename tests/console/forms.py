@@ -114,7 +114,9 @@ def routes() -> set[str]:
     cases = [node for node in ast.walk(methods["_act"]) if isinstance(node, ast.match_case)]
     found = {way for case in cases if isinstance(case.pattern, ast.MatchSequence) for way in _ways(case.pattern)}
     for node in ast.walk(methods["_post"]):
-        if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Tuple):
+        # A whole path is a route; a part of one (`path[:1] == ...`) only says who may go on.
+        is_whole = isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)
+        if is_whole and isinstance(node.comparators[0], ast.Tuple):
             found.add("/".join(ast.literal_eval(node.comparators[0])))
     return found
 
