@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from contextlib import ExitStack
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Stream(Protocol):
@@ -34,6 +35,9 @@ class TcpStream:
         self._waiting: asyncio.Future[bytes] | None = None
         self._most = 0
         self._watched = False
+        self._poll: Any = select.poll() if hasattr(select, "poll") else None  # Windows has none
+        if self._poll is not None:
+            self._poll.register(connected, select.POLLIN)
 
     @property
     def peer(self) -> str:
@@ -82,6 +86,8 @@ class TcpStream:
 
     def is_quiet(self) -> bool:
         """Nothing has come that nobody has read: neither bytes nor the end."""
+        if self._poll is not None:
+            return not self._poll.poll(0)  # each relayed call asks: a peek that finds nothing takes three times as long
         try:
             self._socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:

@@ -363,12 +363,19 @@ def _read_headers(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return headers
 
 
-class _Known(Struct, frozen=True):
+def media_type(headers: Mapping[str, str]) -> str:
+    """Of an answer, without its parameters; empty if it has none."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class KnownHead(Struct, frozen=True):
     """What the parser made of a head. The same bytes always say the same."""
 
     status: int
     headers: dict[str, str]
     length: int
+    is_json: bool
+    """Its body is an answer in JSON, and nothing is wrong."""
 
 
 class OriginConnection:
@@ -380,7 +387,7 @@ class OriginConnection:
         self.address = stream.peer
         self.used = False
         self.reusable = False
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, KnownHead] = {}
 
     @property
     def certificate(self) -> bytes | None:
@@ -413,7 +420,7 @@ class OriginConnection:
             piece = await wire.receive()
         except OSError as fault:
             raise ConnectionBroken from fault
-        if (whole := self._whole(piece)) is not None:
+        if (whole := self._found(piece)) is not None:
             return self._take_whole(*whole, budget, check_head, sink)
         return await self.go_on(piece, budget, check_head, sink)
 
@@ -425,17 +432,13 @@ class OriginConnection:
         self.reusable = False
         return self._meter.ask(request)
 
-    def whole(self, piece: bytes, sink: Sink) -> bool:
-        """True: `piece` was all of an answer whose head is known, and the sink has it. Raises: what the sink raises."""
+    def whole(self, piece: bytes) -> tuple[KnownHead, bytes] | None:
+        """The head and the body, if `piece` is all of an answer whose head is known."""
         self._meter.heard(piece)
-        found = self._whole(piece)
-        if found is None:
-            return False
-        known, body = found
-        sink.begin(known.status, known.headers)
-        sink.take(body)
-        self.used = self.reusable = True
-        return True
+        found = self._found(piece)
+        if found is not None:
+            self.used = self.reusable = True
+        return found
 
     async def go_on(
         self, piece: bytes, budget: Budget, check_head: CheckHead, sink: Sink | None = None
@@ -462,7 +465,7 @@ class OriginConnection:
         finally:
             reader.forget()
 
-    def _whole(self, piece: bytes) -> tuple[_Known, bytes] | None:
+    def _found(self, piece: bytes) -> tuple[KnownHead, bytes] | None:
         """A head that came before, byte for byte, and all of its body: what the parser would say is known."""
         end = piece.find(b"\r\n\r\n", 0, MAX_KNOWN_BYTES)
         known = self._known.get(piece[:end]) if end >= 0 else None
@@ -471,7 +474,7 @@ class OriginConnection:
         return known, piece[end + 4 :]
 
     def _take_whole(
-        self, known: _Known, body: bytes, budget: Budget, check_head: CheckHead, sink: Sink | None
+        self, known: KnownHead, body: bytes, budget: Budget, check_head: CheckHead, sink: Sink | None
     ) -> HttpResponse:
         """Raises: as `exchange`."""
         check_head(known.headers)
@@ -491,7 +494,8 @@ class OriginConnection:
             return
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        self._known[piece[:end]] = _Known(reader.status, reader.headers, told)
+        is_json = reader.status == 200 and media_type(reader.headers) == "application/json"
+        self._known[piece[:end]] = KnownHead(reader.status, reader.headers, told, is_json)
 
     def is_quiet(self) -> bool:
         """Resting, and nothing has come meanwhile: the other side is still there."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 FAILURES: Final = 5
 """Failed calls in a row before an upstream that still takes connections is left alone."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
+_ANY_CALL: Final = nullcontext()
+"""Around a call that nobody waits for to decide anything: the same for all."""
 
 
 class Health:
@@ -35,16 +37,17 @@ class Health:
             return left
         return FIRST_PAUSE_S if self._probing else 0.0
 
-    @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def attempt(self) -> AbstractContextManager[None]:
         """Around a call that may be made now. While it is half open, this is the one that others wait for, however it ends."""
-        is_probe = self._pauses > 0 and not self._probing
-        self._probing |= is_probe
+        return self._probe() if self._pauses and not self._probing else _ANY_CALL
+
+    @contextmanager
+    def _probe(self) -> Iterator[None]:
+        self._probing = True
         try:
             yield
         finally:
-            if is_probe:
-                self._probing = False
+            self._probing = False
 
     def succeeded(self) -> None:
         self._failures = self._pauses = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -36,9 +36,9 @@ from toolgate.powers.addresses import UrlTarget, is_public, join, parse_address,
 from toolgate.powers.mcp import messages
 from toolgate.powers.mcp.bounds import STANDARD, Bounds
 from toolgate.powers.mcp.failures import Lost, NotSent, RefusedByStatus, SessionGone, Unusable
-from toolgate.powers.mcp.messages import Notification, Response, UpstreamRequest
+from toolgate.powers.mcp.messages import MalformedMessage, Notification, Response, UpstreamRequest
 from toolgate.powers.mcp.sse import Catch
-from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, nothing, with_token
+from toolgate.powers.mcp.transport import Deadlines, Inbox, LogHeard, Step, ignore, nothing, with_token
 from toolgate.powers.net import (
     MAX_ADDRESSES,
     REDIRECTS,
@@ -65,6 +65,7 @@ FAREWELL_S: Final = 1.0
 MAX_REDIRECTS: Final = 3
 MAX_SESSION_ID: Final = 1024
 """Characters of a session id; it is sent back with each request."""
+MessageHeard = Callable[[Notification | UpstreamRequest], None]
 _GREETINGS: Final = ("server/discover", "initialize")
 _NAME_OF: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -192,6 +193,7 @@ class HttpTransport:
         self._heads: dict[Kind, bytes] = {}
         self._most_idle = most_idle
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines(self._loop)
         self._errands: set[asyncio.Task[None]] = set()
         self._closed = False
         self.on_note: Callable[[Notification], None] = ignore
@@ -206,7 +208,7 @@ class HttpTransport:
         self._is_modern = version is not None and era_of(version) == "modern"
         self._heads.clear()
 
-    async def request(
+    def request(
         self,
         method: str,
         params: dict[str, object],
@@ -215,11 +217,22 @@ class HttpTransport:
         step: Step | None = None,
         mirrored: Mapping[str, str] = NOTHING,
         log: LogHeard | None = None,
+    ) -> Coroutine[Any, Any, Response]:
+        """See `transport.Transport`."""
+        once = self._request if self._login is None else self._request_with_token
+        return once(method, params, step, mirrored, log, seconds)
+
+    async def _request_with_token(
+        self,
+        method: str,
+        params: dict[str, object],
+        step: Step | None,
+        mirrored: Mapping[str, str],
+        log: LogHeard | None,
+        seconds: float,
     ) -> Response:
-        """See `transport.Transport`. Who refuses a token has not looked at the request: it is sent once more with a new one."""
+        """Who refuses a token has not looked at the request: it is sent once more with a new one."""
         once = partial(self._request, method, params, step, mirrored, log)
-        if self._login is None:
-            return await once(seconds)
         due = self._loop.time() + seconds
         used = await self._authorise(seconds)
         try:
@@ -257,13 +270,12 @@ class HttpTransport:
         if step is not None:
             params = with_token(params, number)
             self._inbox.steps[number] = step
-        hears = self._message if log is None else partial(self._of_call, log)
-        catch = Catch(number, self._inbox, hears, self._bounds)
-        name, session = params.get(_NAME_OF.get(method, "")), self._session
+        name = params.get(_NAME_OF.get(method, ""))
         kind = Kind("POST", method, name if isinstance(name, str) else "")
-        data = messages.request(number, method, params)
+        data, more = messages.request(number, method, params), self._more(params, mirrored)
+        hears = self._message if log is None else partial(self._of_call, log)
         try:
-            await self._ask(kind, data, catch, self._more(params, mirrored), seconds)
+            return await self._ask(kind, data, more, number, hears, seconds)
         except TimeoutError:
             self._abandon(number)
             raise Lost("no_answer", f"no answer came within {seconds:g} s") from None
@@ -271,8 +283,8 @@ class HttpTransport:
             self._abandon(number)
             raise
         finally:
-            self._inbox.steps.pop(number, None)
-        return self._judge(catch, method, named_session=session is not None)
+            if step is not None:
+                self._inbox.steps.pop(number, None)
 
     async def note(self, method: str) -> None:
         await self._deliver(messages.note(method), Kind("POST", method))
@@ -367,38 +379,54 @@ class HttpTransport:
 
     # One exchange
 
-    async def _ask(self, kind: Kind, data: bytes, catch: Catch, more: bytes, seconds: float) -> None:
+    async def _ask(
+        self, kind: Kind, data: bytes, more: bytes, number: int, hears: MessageHeard, seconds: float
+    ) -> Response:
         """The quick way where there is one: over a connection that rested, to an answer in one piece.
 
-        Raises: as `_send`; TimeoutError.
+        Raises: as `_send` and `_judge`; TimeoutError.
         """
         connection = None if kind.method in _GREETINGS else self._rested()
-        if connection is None:
+        first = None if connection is None else self._sent(connection, wire.with_body(self._head(kind) + more, data))
+        catch, session = None, self._session
+        if connection is None or first is None:
+            catch = Catch(number, self._inbox, hears, self._bounds)
             await within(seconds, self._send(kind, data, catch, more))
-            return
+            return self._judge(catch, kind.method, named_session=session is not None)
+        due = self._deadlines.begin(first, seconds)
         try:
-            first = connection.ask(wire.with_body(self._head(kind) + more, data))
+            piece = await first
+            found, message = connection.whole(piece), None
+            if found is not None and found[0].is_json:
+                message = self._inbox.read(found[1])
+                if type(message) is Response and message.id == number:
+                    self._rest(connection)
+                    return message
+            catch = Catch(number, self._inbox, hears, self._bounds)
+            if found is None:
+                await within(due - self._loop.time(), connection.go_on(piece, self._budget(), refuse_encoding, catch))
+            else:
+                _hand_over(catch, *found, message)
+        except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
+            connection.close()
+            raise _meaning(fault, catch) from None
+        finally:
+            self._deadlines.end(first)
+        self._answered(connection, catch)
+        if catch.status in REDIRECTS and "location" in catch.headers:
+            raise Unusable("redirected", "the upstream redirects a call")
+        return self._judge(catch, kind.method, named_session=session is not None)
+
+    def _sent(self, connection: wire.OriginConnection, request: bytes) -> asyncio.Future[bytes] | None:
+        """What will be the first piece of its answer. None: it has to go another way. Raises: Lost."""
+        try:
+            first = connection.ask(request)
         except OSError:
             connection.close()
             raise Lost("connection_lost", "the upstream does not take what it is sent") from None
         if first is None:
             self._rest(connection)
-            await within(seconds, self._send(kind, data, catch, more))
-            return
-        due = self._loop.time() + seconds
-        timer = self._loop.call_at(due, _expire, first)
-        try:
-            piece = await first
-            if not connection.whole(piece, catch):
-                await within(due - self._loop.time(), connection.go_on(piece, self._budget(), refuse_encoding, catch))
-        except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
-            connection.close()
-            raise _meaning(fault, catch) from None
-        finally:
-            timer.cancel()
-        self._answered(connection, catch)
-        if catch.status in REDIRECTS and "location" in catch.headers:
-            raise Unusable("redirected", "the upstream redirects a call")
+        return first
 
     async def _send(self, kind: Kind, data: bytes | None, catch: Catch, more: bytes = b"") -> None:
         """Raises: NotSent, Lost, Unusable. A redirect is followed only when nothing is asked for but a greeting."""
@@ -504,8 +532,21 @@ class HttpTransport:
             raise NotSent("bad_header", fault.text) from None
 
 
-def _meaning(fault: BaseException, catch: Catch) -> BaseException:
+def _hand_over(
+    catch: Catch, head: wire.KnownHead, body: bytes, message: Response | Notification | UpstreamRequest | None
+) -> None:
+    """An answer that is whole; `message`: what was read of it, if it is JSON. Raises: ConnectionBroken, MalformedMessage."""
+    catch.begin(head.status, head.headers)
+    if head.is_json:
+        catch.hear(message)
+    else:
+        catch.take(body)
+
+
+def _meaning(fault: BaseException, catch: Catch | None) -> BaseException:
     """What it means that reading an answer failed so: Lost, Unusable, or itself."""
+    if isinstance(fault, MalformedMessage):
+        return Unusable(fault.reason, str(fault))
     if isinstance(fault, ToolError):
         reason = "answer_too_large" if fault.code == "RESPONSE_TOO_LARGE" else "bad_response"
         return Unusable(reason, fault.text)
@@ -513,14 +554,9 @@ def _meaning(fault: BaseException, catch: Catch) -> BaseException:
         fault, TimeoutError
     ):  # our own, though an OSError
         return fault
-    if catch.fault is not None:
+    if catch is not None and catch.fault is not None:
         return Unusable(catch.fault.reason, str(catch.fault))
     return Lost("connection_lost", "the upstream broke off or does not speak HTTP")
-
-
-def _expire(future: asyncio.Future[bytes]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())
 
 
 def _session_of(headers: Mapping[str, str]) -> str | None:

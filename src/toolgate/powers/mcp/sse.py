@@ -102,7 +102,7 @@ class Catch:
         self.status, self.headers = status, headers
         if self._opened is not None:
             self._opened()
-        if self._kind() == "text/event-stream":
+        if wire.media_type(headers) == "text/event-stream":
             self._events = Events(self._bounds.message_bytes)
 
     def take(self, data: bytes) -> None:
@@ -137,18 +137,18 @@ class Catch:
             if self.status < 400:  # an error page may be anything
                 self.fault = fault
 
-    def _kind(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
     def _is_json(self) -> bool:
-        if self._kind() == "application/json":
+        if wire.media_type(self.headers) == "application/json":
             return True
         if self.status >= 400:
             return False
         raise MalformedMessage("not_a_message", "the answer is neither JSON nor a stream of events")
 
     def _read(self, data: bytes) -> None:
-        message = self._inbox.read(data)
+        self.hear(self._inbox.read(data))
+
+    def hear(self, message: Response | Notification | UpstreamRequest | None) -> None:
+        """One message of the answer, read. Raises: MalformedMessage."""
         if isinstance(message, Response):
             self._take_answer(message)
         elif message is not None:

@@ -21,7 +21,7 @@ from toolgate.powers.mcp import messages
 from toolgate.powers.mcp.bounds import STANDARD, Ring
 from toolgate.powers.mcp.failures import Lost, NotSent
 from toolgate.powers.mcp.messages import MalformedMessage, Notification, Response, UpstreamRequest
-from toolgate.powers.mcp.transport import Inbox, LogHeard, Step, ignore, new_future, nothing, with_token
+from toolgate.powers.mcp.transport import Deadlines, Inbox, LogHeard, Step, ignore, new_future, nothing, with_token
 
 if TYPE_CHECKING:
     from toolgate.powers.mcp.bounds import Bounds
@@ -57,6 +57,7 @@ class StdioTransport:
         self._bounds = bounds
         self._loop = asyncio.get_running_loop()
         self._inbox = Inbox(bounds)
+        self._deadlines = Deadlines(self._loop)
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._abandoned: deque[int] = deque(maxlen=ABANDONED)
@@ -95,11 +96,8 @@ class StdioTransport:
         self._waiting[number] = future = new_future()
         try:
             self._send(messages.request(number, method, params))
-            timer = self._loop.call_later(seconds, _expire, future)
-            try:
-                return await future
-            finally:
-                timer.cancel()
+            self._deadlines.begin(future, seconds)
+            return await future
         except TimeoutError:
             self._abandon(number)
             raise Lost("no_answer", f"no answer came within {seconds:g} s") from None
@@ -107,6 +105,7 @@ class StdioTransport:
             self._abandon(number)
             raise
         finally:
+            self._deadlines.end(future)
             self._waiting.pop(number, None)
             self._inbox.steps.pop(number, None)
 
@@ -267,9 +266,5 @@ class StdioTransport:
                 future.set_exception(Lost(reason, text))
                 future.exception()  # seen: whoever waited may just have been cancelled
         self._waiting.clear()
+        self._deadlines.close()
         self.on_end()
-
-
-def _expire(future: asyncio.Future[Response]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,7 +43,7 @@ class Transport(Protocol):
     @property
     def open(self) -> bool: ...
 
-    async def request(
+    def request(
         self,
         method: str,
         params: dict[str, object],
@@ -51,7 +52,7 @@ class Transport(Protocol):
         step: Step | None = None,
         mirrored: Mapping[str, str] = NOTHING,
         log: LogHeard | None = None,
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """If it is cancelled, the upstream is told to stop. `mirrored`: headers that repeat arguments, for HTTP. `log`: told of
         what is logged on the stream of this request; a pipe has none, and tells `on_note`.
 
@@ -88,6 +89,48 @@ class Transport(Protocol):
     async def why(self) -> str:
         """What a person should know about a connection that failed: how a child ended, and its last words."""
         ...
+
+
+class Deadlines:
+    """When each request of a connection has waited for long enough. One timer for all of them, which is set anew only for a
+    request that is due before it: a timer for each took as long as writing the request does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due: dict[asyncio.Future[Any], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+
+    def begin(self, waiting: asyncio.Future[Any], seconds: float) -> float:
+        """It fails with TimeoutError when these have passed, unless it is done or `end` was called. Returns when that is."""
+        self._due[waiting] = due = self._loop.time() + seconds
+        if due < self._timer_at:
+            self._set(due)
+        return due
+
+    def end(self, waiting: asyncio.Future[Any]) -> None:
+        self._due.pop(waiting, None)
+
+    def close(self) -> None:
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, inf
+
+    def _set(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self._loop.call_at(due, self._look), due
+
+    def _look(self) -> None:
+        self._timer, self._timer_at = None, inf
+        now = self._loop.time()
+        for waiting in [each for each, due in self._due.items() if due <= now]:
+            del self._due[waiting]
+            if not waiting.done():
+                waiting.set_exception(TimeoutError())
+        if self._due:
+            self._set(min(self._due.values()))
 
 
 class Inbox:
