@@ -216,6 +216,31 @@ def _error(request: McpRequest, answer: Answer, code: int, message: str, data: d
 def render_adopted(request: McpRequest, answer: Answer) -> Reply:
     """An upstream's result as it came, with the envelope in `_meta`; or what the gate says instead, as text alone: what the
     tool's own schema would refuse is not an answer of this tool."""
+    body = _passed_on(request, answer)
+    if body is None:
+        body = _put_together(request, answer)
+    return Reply(200, body, (JSON,), answer.request_id)
+
+
+def _passed_on(request: McpRequest, answer: Answer) -> bytes | None:
+    """Most results go on byte for byte, the envelope behind them. None: this one says something that each hop says itself."""
+    data, raw = None if answer.envelope is None else answer.envelope.data, answer.relayed
+    if raw is None or type(data) is not dict or "_meta" in data or raw[-1:] != b"}":
+        return None
+    if data.get("resultType") != ("complete" if request.modern else None):
+        return None
+    parts = (strictjson.dumps(request.id), raw[:-1], _without_data(answer))
+    return (_MODERN_RELAYED if request.modern else _HANDSHAKE_RELAYED) % parts
+
+
+_RELAYED: Final = b'{"jsonrpc":"2.0","id":%b,"result":%b,"_meta":{"toolgate/envelope":%b{more}}}}'
+_HANDSHAKE_RELAYED: Final = _RELAYED.replace(b"{more}", b"")
+_MODERN_RELAYED: Final = _RELAYED.replace(
+    b"{more}", b"," + strictjson.dumps({META_SERVER: SERVER_INFO})[1:-1].replace(b"%", b"%%")
+)
+
+
+def _put_together(request: McpRequest, answer: Answer) -> bytes:
     meta: dict[str, Any] = {}
     if answer.relayed is not None:
         came = _MEMBERS.decode(answer.relayed)
@@ -229,8 +254,7 @@ def render_adopted(request: McpRequest, answer: Answer) -> Reply:
     if request.modern:
         meta[META_SERVER] = SERVER_INFO
         result["resultType"] = "complete"
-    body = strictjson.dumps({"jsonrpc": "2.0", "id": request.id, "result": {**result, "_meta": meta}})
-    return Reply(200, body, (JSON,), answer.request_id)
+    return strictjson.dumps({"jsonrpc": "2.0", "id": request.id, "result": {**result, "_meta": meta}})
 
 
 def _without_data(answer: Answer) -> bytes:

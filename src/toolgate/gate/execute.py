@@ -79,10 +79,11 @@ class Execution:
         self.cancelled = True
         self._cancel()
 
-    async def run(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+    def run(self, context: Context, arguments: dict[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Never raises: every exception of the handler becomes an outcome."""
-        if self._tool.foreign is not None:
-            return await self._relay(context, arguments)
+        return (self._run if self._tool.foreign is None else self._relay)(context, arguments)
+
+    async def _run(self, context: Context, arguments: dict[str, Any]) -> Outcome:
         try:
             future, stop = self._start(context, arguments)
         except WorkFailed as fault:

@@ -28,7 +28,7 @@ from toolgate.powers.mcp.failures import Incompatible, Lost, RefusedByStatus, Un
 from toolgate.powers.mcp.relay.logs import MESSAGE, UnnamedLogs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from toolgate.model.mcpwire import RelayedCall
     from toolgate.powers.mcp.bounds import Bounds
@@ -76,20 +76,29 @@ class Session:
         """Raises: as `Transport.request`."""
         return await self.transport.request(method, self._params(params, NOTHING), seconds=seconds)
 
-    async def relay(self, call: RelayedCall, *, seconds: float) -> Response:
-        """Raises: as `Transport.request`."""
+    def relay(self, call: RelayedCall, *, seconds: float) -> Coroutine[Any, Any, Response]:
+        """To be awaited at once. Raises: as `Transport.request`."""
+        if call.log is not None:
+            return self._relay_with_log(call, seconds)
+        self.logs.used_by(call.caller)
+        return self._asked(call, seconds)
+
+    async def _relay_with_log(self, call: RelayedCall, seconds: float) -> Response:
+        self.logs.begin(call)
+        try:
+            return await self._asked(call, seconds)
+        finally:
+            self.logs.end(call)
+
+    def _asked(self, call: RelayedCall, seconds: float) -> Coroutine[Any, Any, Response]:
         params = self._params(call.params, call.meta)
         if self.era == "modern" and (call.capabilities or call.log is not None):
             level = {META_LOG_LEVEL: LEAST_LEVEL} if call.log is not None else {}
             own = {**self._own_meta, META_CAPABILITIES: dict(call.capabilities), **level}
             params = {**call.params, "_meta": {**call.meta, **own}}
-        self.logs.begin(call)
-        try:
-            return await self.transport.request(
-                call.method, params, seconds=seconds, step=call.step, mirrored=call.mirrored, log=call.log
-            )
-        finally:
-            self.logs.end(call)
+        return self.transport.request(
+            call.method, params, seconds=seconds, step=call.step, mirrored=call.mirrored, log=call.log
+        )
 
     def hear(self, on_note: Callable[[Notification], None]) -> None:
         """From now on this is told of notifications; what is logged goes to whoever reads along."""

@@ -128,22 +128,20 @@ class Upstream:
             raise down("busy", text, retry_after_s=1)
         self._under_way += 1
         try:
-            return await self._request(call, seconds)
+            due = self._clock() + seconds
+            for again in (True, False):
+                session = self._usable() or await self._ready(due - self._clock())
+                self._refuse_failing()
+                self._refuse_drift(call.place)
+                if call.needs and not session.offers(call.needs):
+                    raise lacking(f"{self.name} does not offer {call.needs}")
+                with self._health.attempt():
+                    answered = await self._attempted(session, call, max(0.01, due - self._clock()), again=again)
+                if answered is not None:
+                    return answered
+            raise AssertionError("the second attempt returns or raises")
         finally:
             self._under_way -= 1
-
-    async def _request(self, call: RelayedCall, seconds: float) -> Response:
-        due = self._clock() + seconds
-        for again in (True, False):
-            session = await self._ready(due - self._clock())
-            self._refuse_drift(call.place)
-            if call.needs and not session.offers(call.needs):
-                raise lacking(f"{self.name} does not offer {call.needs}")
-            with self._health.attempt():
-                answered = await self._attempted(session, call, max(0.01, due - self._clock()), again=again)
-            if answered is not None:
-                return answered
-        raise AssertionError("the second attempt returns or raises")
 
     async def _attempted(self, session: Session, call: RelayedCall, seconds: float, *, again: bool) -> Response | None:
         """None: nothing was done, and it may be tried `again`. Raises: UpstreamFailed."""
@@ -254,7 +252,8 @@ class Upstream:
     async def follow(self, place: str, uri: str, *, caller: str, seconds: float) -> str:
         """A short text that changes when this resource does. Raises: UpstreamFailed."""
         due = self._clock() + seconds
-        session = await self._ready(seconds)
+        session = self._usable() or await self._ready(seconds)
+        self._refuse_failing()
         self._refuse_drift(place)
         if not session.offers("resources", "subscribe"):
             raise lacking(f"{self.name} tells nobody of changes of its resources")
@@ -302,21 +301,24 @@ class Upstream:
 
     # Being ready
 
-    async def _ready(self, seconds: float) -> Session:
-        """A connection whose list is checked, and on which a call may be made now. Raises: UpstreamFailed."""
-        session = self._session
-        if session is None or not session.transport.open or self._readying is not None or self._is_stale():
-            session = await self._made_ready(session, seconds)
+    def _refuse_failing(self) -> None:
+        """Raises: UpstreamFailed."""
         wait_s = self._health.wait_s()
         if wait_s > 0:
             raise self._down("failing", f"{self.name} failed several times in a row", wait_s)
-        return session
 
-    async def _made_ready(self, session: Session | None, seconds: float) -> Session:
+    def _usable(self) -> Session | None:
+        """A connection whose list is checked; None: it has to be made ready."""
+        session = self._session
+        if session is None or self._readying is not None or self._stale or not session.transport.open:
+            return None
+        return session if self._clock() < self._fresh_until else None
+
+    async def _ready(self, seconds: float) -> Session:
         """Made once, whoever asks. While a check is under way, calls wait for its end: the list before it may not hold any
         more. Raises: UpstreamFailed."""
         if self._readying is None:
-            self._begin(session)
+            self._begin(self._session)
         assert self._readying is not None
         readying = self._readying
         await asyncio.wait({readying}, timeout=max(0.01, seconds))  # whoever leaves, it goes on for the others
@@ -342,9 +344,6 @@ class Upstream:
         self._readying = None
         if not task.cancelled():
             task.exception()  # seen: every caller may have left meanwhile
-
-    def _is_stale(self) -> bool:
-        return self._stale or self._clock() >= self._fresh_until
 
     async def _make_ready(self) -> Session:
         transport: Transport | None = self._session.transport if self._session is not None else None

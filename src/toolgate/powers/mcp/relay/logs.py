@@ -40,16 +40,14 @@ class UnnamedLogs:
                 self._tell(call)
 
     def begin(self, call: RelayedCall) -> None:
-        """A call is about to be sent."""
+        """A call is about to be sent whose caller reads along."""
         self.used_by(call.caller)
-        if call.log is not None:
-            self._reading.append(call)
-            if self._is_shared:
-                self._tell(call)
+        self._reading.append(call)
+        if self._is_shared:
+            self._tell(call)
 
     def end(self, call: RelayedCall) -> None:
-        if call.log is not None:
-            self._reading.remove(call)
+        self._reading.remove(call)
 
     def heard(self, note: Notification) -> None:
         if self._reading and not self._is_shared:
