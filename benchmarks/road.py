@@ -38,6 +38,7 @@ from toolgate.servers.framing import FramingLimits
 from toolgate.servers.http import HttpApp
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HEADERS = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"bench_echo"}
 FLAME_SECONDS = 10
 """Long enough that the start of the process is a thin flame beside the calls."""
 FLAME_SAMPLES_A_SECOND = 500
@@ -110,7 +111,8 @@ def steps(app: App, whole: InProcess, key: str) -> dict[str, Callable[[], object
     credential = key.encode()
     caller = road.authenticate(credential)
     body = strictjson.loads(whole.body)
-    face, routing = mcp.McpFace(), mcp.Routing("2026-07-28", "tools/call", "bench_echo", modern=True)
+    face = mcp.McpFace()
+    routing = face.hints(HEADERS | {b"content-length": b"%d" % len(whole.body)}, frozenset())
     asked = face.read(body, "http", routing)
     call = asked.call
     assert call is not None

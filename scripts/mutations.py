@@ -58,6 +58,7 @@ TAMPER = "tests/ledger/test_tamper.py"
 FLOODS = "tests/packs/consensus/gossip/test_floods.py"
 CLIENT = "src/toolgate/powers/mcp"
 LANES = "tests/upstreams/relay/test_lanes.py"
+AGAIN = "tests/faces/test_mcp_again.py"
 QUESTIONS = "tests/upstreams/relay/test_questions.py"
 DRIFT = "tests/upstreams/test_drift.py"
 PINS = "src/toolgate/kit/pins.py"
@@ -1655,15 +1656,15 @@ MUTATIONS = (
     Mutation(
         "upstream: all callers at once try out one that failed",
         f"{CLIENT}/health.py",
-        "self._probing |= is_probe",
-        "pass",
+        "        self._probing = True\n",
+        "        pass\n",
         "tests/upstreams/test_health.py::test_an_upstream_that_failed_several_times_is_tried_out_by_one_call_at_a_time",
     ),
     Mutation(
         "upstream: a list is believed for ever",
         f"{CLIENT}/upstream.py",
-        "return self._stale or self._clock() >= self._fresh_until",
-        "return self._stale",
+        "return session if self._clock() < self._fresh_until else None",
+        "return session",
         "tests/upstreams/test_health.py::test_what_changed_without_a_word_is_refused_when_the_lists_time_is_up",
     ),
     Mutation(
@@ -1737,6 +1738,55 @@ MUTATIONS = (
         "if ask is not None and ask.holds:",
         "if False:",
         f"{QUESTIONS}::test_a_call_under_an_idempotency_key_keeps_it_while_it_is_held",
+    ),
+    Mutation(
+        "upstream: a request waits for ever",
+        f"{CLIENT}/transport.py",
+        "waiting.set_exception(TimeoutError())",
+        "pass",
+        "tests/upstreams/test_deadlines.py::test_each_request_fails_when_its_own_time_is_up",
+    ),
+    Mutation(
+        "upstream: another request's answer is passed on",
+        f"{CLIENT}/http.py",
+        "if type(message) is Response and message.id == number:",
+        "if type(message) is Response:",
+        "tests/upstreams/test_http.py::test_an_answer_under_a_head_that_came_before_is_judged_like_any_other",
+    ),
+    Mutation(
+        "upstream: what belongs to the other hop is passed on",
+        "src/toolgate/faces/mcp_results.py",
+        'type(data) is not dict or "_meta" in data or',
+        "type(data) is not dict or",
+        AGAIN,
+    ),
+    Mutation(
+        "mcp: a call is taken for one of another tool",
+        "src/toolgate/faces/mcp.py",
+        'params["name"] != call.tool or',
+        "",
+        AGAIN,
+    ),
+    Mutation(
+        "mcp: what a message says about itself is taken from the one before",
+        "src/toolgate/faces/mcp.py",
+        'or params["_meta"] != routing.meta or',
+        "or",
+        AGAIN,
+    ),
+    Mutation(
+        "mcp: a member that the message before did not have is not seen",
+        "src/toolgate/faces/mcp.py",
+        "or len(params) != 3:",
+        ":",
+        AGAIN,
+    ),
+    Mutation(
+        "mcp: a pattern is kept under another tool's head",
+        "src/toolgate/faces/mcp.py",
+        'or call.tool != params["name"] or',
+        "or",
+        AGAIN,
     ),
     Mutation(
         "upstream: an address may turn private",
@@ -1846,8 +1896,8 @@ MUTATIONS = (
     Mutation(
         "connection: HEAD has a body (F18)",
         CONNECTION_CODE,
-        'if self._request.method == b"HEAD":',
-        "if False:",
+        'sent = body if self._request.method != b"HEAD" else b""',
+        "sent = body",
         f"{CONNECTION}::test_f18_head_is_answered_without_a_body_and_the_next_answer_is_its_own",
     ),
     Mutation(

@@ -173,6 +173,8 @@ def _by_text(message: dict[str, Any]) -> None:
         send({"id": message["id"], "error": {"code": -32000, "message": "not today"}})
     elif text == "error":
         answer(message, {"content": [{"type": "text", "text": "it failed"}], "isError": True})
+    elif text == "bare error":
+        answer(message, {"isError": True})
     elif text == "input":
         answer(message, {"resultType": "input_required", "content": []})
     elif text == "number":

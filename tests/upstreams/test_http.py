@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,51 @@ def test_each_era_gets_its_own_headers_and_meta() -> None:
     assert (call.headers["mcp-protocol-version"], call.headers["mcp-session-id"]) == ("2025-11-25", "s-1")
     assert "mcp-method" not in call.headers
     assert "_meta" not in call.message["params"]
+
+
+def _of_another(good: bytes) -> bytes:
+    """The answer to the request before."""
+    message = json.loads(good)
+    return json.dumps({**message, "id": message["id"] - 1}).encode()
+
+
+def _a_note(_good: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "verdict"),
+    [
+        (_of_another, ("upstream_fault", "wrong_id")),
+        (lambda good: good[:-1], ("upstream_fault", "malformed_json")),
+        (lambda good: good.replace(b"2.0", b"1.0"), ("upstream_fault", "not_a_message")),
+        (_a_note, ("in_doubt", "connection_lost")),
+    ],
+    ids=["of another request", "half of it", "another protocol", "a note"],
+)
+def test_an_answer_under_a_head_that_came_before_is_judged_like_any_other(
+    spoilt: Any, verdict: tuple[str, str]
+) -> None:
+    spoils = False
+
+    async def answer(asked: Asked, _: asyncio.StreamWriter) -> bytes:
+        good = echoed(asked)
+        said = (spoilt(good) if spoils else good).ljust(len(good))
+        assert len(said) == len(good)  # or its head would be another one
+        return http(said)
+
+    async def scenario() -> list[str]:
+        nonlocal spoils
+        async with web_upstream(Web(on_call=answer)) as upstream:
+            said = [await say(upstream), await say(upstream)]
+            spoils = True
+            with pytest.raises(UpstreamFailed) as failed:
+                await say(upstream)
+            assert (failed.value.ending.value, failed.value.reason) == verdict
+            spoils = False
+            return [*said, await say(upstream)]
+
+    assert asyncio.run(scenario()) == ["hello"] * 3
 
 
 @pytest.mark.parametrize("status", [401, 403, 407, 408, 429, 500, 503])

@@ -70,6 +70,15 @@ ROWS = {
         SAID_NO,
         1,
     ),
+    "says no without a word": Row(
+        "echo",
+        {"text": "bare error"},
+        "admin",
+        (400, "validation_mrt_exec_failed"),
+        (400, -32602, "INVALID_INPUT"),
+        SAID_NO,
+        1,
+    ),
     "answers with an error": Row(
         "echo",
         {"text": "rpc error"},

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from toolgate.errors import VERDICTS, Ending
 from toolgate.model import strictjson
 from toolgate.model.mcpwire import INTERNAL_ERROR, INVALID_PARAMS, META_SUBSCRIPTION, RESERVED_META
@@ -17,6 +19,7 @@ from toolgate.model.tool import ASKING, LEVELS
 if TYPE_CHECKING:
     from toolgate.faces.face import Visible
     from toolgate.gate.admit import Grant
+    from toolgate.model.call import Call
     from toolgate.model.envelope import Answer
     from toolgate.model.tool import Level
 
@@ -110,6 +113,12 @@ def _object(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise WrongParams(f"{name} must be an object")
     return value
+
+
+def with_answers(call: Call, params: Mapping[str, Any], can: frozenset[str]) -> Call:
+    """What the client can be asked, and what it answers to an earlier question. Raises: WrongParams."""
+    answers, state = answers_of(params)
+    return replace(call, answers=answers, state=state, capabilities=can)
 
 
 def level_of(params: Mapping[str, Any]) -> Level:
@@ -294,6 +303,15 @@ def acknowledged(subscription: str | int, lists: frozenset[str], uris: Sequence[
     if uris:
         honoured["resourceSubscriptions"] = list(uris)
     return notification("notifications/subscriptions/acknowledged", {"notifications": honoured}, subscription)
+
+
+def stepped(token: str | int, done: int, total: int | None, message: str) -> bytes:
+    params: dict[str, Any] = {"progressToken": token, "progress": done}
+    if total is not None:
+        params["total"] = total
+    if message:
+        params["message"] = message
+    return strictjson.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
 def logged(level: Level, data: Any) -> bytes:

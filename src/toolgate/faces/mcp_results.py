@@ -16,11 +16,13 @@ from toolgate.faces.reply import JSON, Reply, message_of, verdict_headers
 from toolgate.model import advertised, strictjson
 from toolgate.model.mcpwire import (
     HANDSHAKE_VERSIONS,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     META_SERVER,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     MODERN_VERSIONS,
+    PARSE_ERROR,
 )
 
 if TYPE_CHECKING:
@@ -210,6 +212,28 @@ def _error(request: McpRequest, answer: Answer, code: int, message: str, data: d
         data["audit"] = answer.audit
     error = {"code": code, "message": message, "data": data}
     body = strictjson.dumps({"jsonrpc": "2.0", "id": request.id, "error": error})
+    return Reply(status, body, (JSON, *verdict_headers(answer, status)), answer.request_id)
+
+
+def refusal_reply(answer: Answer, *, request_id: Any, modern: bool) -> Reply:
+    """A refusal as JSON-RPC error. Codes outside -32768..-32000 are ours to use; the statuses are HTTP's own."""
+    verdict = VERDICTS[answer.ending]
+    code = verdict.mcp_code if verdict.mcp_code is not None else INTERNAL_ERROR
+    data: dict[str, Any] = {
+        "canonical_code": verdict.canonical,
+        **(answer.details or {}),
+        "request_id": answer.request_id,
+        "timestamp": answer.timestamp,
+    }
+    if answer.audit is not None:
+        data["audit"] = answer.audit
+    if answer.ending is Ending.MALFORMED and data.get("reason") == "malformed_json":
+        code = PARSE_ERROR
+    status = verdict.mcp_status
+    if answer.ending is Ending.UNKNOWN_TOOL and not modern:
+        status = 200
+    error = {"code": code, "message": answer.text or verdict.mrt_message, "data": data}
+    body = strictjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
     return Reply(status, body, (JSON, *verdict_headers(answer, status)), answer.request_id)
 
 

@@ -348,10 +348,10 @@ def _with_fitting_data(outcome: Outcome, grant: Grant) -> Outcome:
     result = outcome.result
     if result.data is not None and not grant.io.output.is_valid(result.data):
         if result.details is None:
-            outcome.result = replace(result, data=None, details=result.data)
+            outcome.result = replace(result, data=None, raw=None, details=result.data)
             outcome.details_json = outcome.data_json
         else:
-            outcome.result = replace(result, data=None)
+            outcome.result = replace(result, data=None, raw=None)
         outcome.data_json = b"null"
     return outcome
 

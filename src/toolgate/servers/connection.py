@@ -551,11 +551,11 @@ class Connection(BufferedProtocol, Generic[H]):
 
     def _spelt(self, reply: Reply, *, last: bool) -> bytes:
         start, body = _start_of(reply.status, reply.headers, self._app.headers, last), reply.body
+        sent = body if self._request.method != b"HEAD" else b""
         if reply.request_id:
-            start = b"%bx-request-id: %b\r\n" % (start, reply.request_id.encode())
-        if self._request.method == b"HEAD":
-            return b"%bcontent-length: %d\r\n\r\n" % (start, len(body))
-        return b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), body)
+            named = (start, reply.request_id.encode(), len(body), sent)
+            return b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % named
+        return b"%bcontent-length: %d\r\n\r\n%b" % (start, len(body), sent)
 
     def _fault(self, status: int, reason: str) -> bytes:
         """An answer to bytes that are not a request; it does not take the road and is not recorded."""
