@@ -8,7 +8,7 @@ call, which is held (`powers/mcp/relay/lanes.py`); what is sealed then is the ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from toolgate.errors import Ending, UpstreamFailed
@@ -48,12 +48,21 @@ async def relayed(relay: Relay, ctx: Context, call: RelayedCall) -> Relayed:
 
     Raises: UpstreamFailed, ToolError.
     """
+    answered = await begun(relay, ctx, call)
+    return answered if answered.question is None else await judged(relay, ctx, call, answered)
+
+
+def begun(relay: Relay, ctx: Context, call: RelayedCall) -> Coroutine[Any, Any, Relayed]:
+    """What comes of it first: an answer, or a question that is for `judged`. Raises: as `relayed`."""
     held = ctx.state.get(_HELD) if ctx.state is not None else None
     if held is None:
-        answered = await relay.request(call, seconds=seconds_of(ctx))
-    else:
-        said, refused = _answer_of(ctx)
-        answered = await relay.go_on(call, held, said, refused=refused, seconds=seconds_of(ctx))
+        return relay.request(call, seconds=seconds_of(ctx))
+    said, refused = _answer_of(ctx)
+    return relay.go_on(call, held, said, refused=refused, seconds=seconds_of(ctx))
+
+
+async def judged(relay: Relay, ctx: Context, call: RelayedCall, answered: Relayed) -> Relayed:
+    """An answer, or a question that the client may be asked; others are refused. Raises: as `relayed`."""
     while answered.question is not None:
         refused = _question_fault(answered.question, ctx)
         if refused is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -69,13 +69,13 @@ class Relayed(Protocol):
 class Relay(Protocol):
     """The way to one upstream."""
 
-    async def request(self, call: RelayedCall, *, seconds: float) -> Relayed:
+    def request(self, call: RelayedCall, *, seconds: float) -> Coroutine[Any, Any, Relayed]:
         """Raises: UpstreamFailed, ToolError."""
         ...
 
-    async def go_on(
+    def go_on(
         self, call: RelayedCall, handle: str, result: Any, *, refused: RefusedQuestion | None = None, seconds: float
-    ) -> Relayed:
+    ) -> Coroutine[Any, Any, Relayed]:
         """A call that asked something. `refused`: why there is no result. Raises: UpstreamFailed."""
         ...
 

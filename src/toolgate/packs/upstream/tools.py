@@ -15,7 +15,7 @@ from toolgate.model.call import no_log, no_progress
 from toolgate.model.mcpwire import NOTHING, RelayedCall
 from toolgate.model.tool import Context, Effect, Pack, Result, Tool
 from toolgate.packs.upstream.addresses import Rewriting, serves
-from toolgate.packs.upstream.asking import ASKS, mirrored_capabilities, question, refuse_missing, relayed, resumed
+from toolgate.packs.upstream.asking import ASKS, begun, judged, mirrored_capabilities, question, refuse_missing, resumed
 from toolgate.packs.upstream.making import ERROR_CODES, Making, Relay, Relayed, printable, said_no
 from toolgate.packs.upstream.names import canonical_id, served_names
 from toolgate.packs.upstream.offers import offer_tools
@@ -100,7 +100,9 @@ def _handler(made: Making, place: str, repeated: Mapping[Path, str], *, reads: b
             era=ctx.era,
             log=None if ctx.log is no_log else ctx.log,
         )
-        answered = await relayed(made.relay, ctx, call)
+        answered = await begun(made.relay, ctx, call)
+        if answered.question is not None:
+            answered = await judged(made.relay, ctx, call, answered)
         if answered.error is not None:
             refuse_missing(answered.error, own, made.pin.upstream)
             raise said_no(answered.error)

@@ -135,37 +135,33 @@ class Upstream:
                 self._refuse_drift(call.place)
                 if call.needs and not session.offers(call.needs):
                     raise lacking(f"{self.name} does not offer {call.needs}")
+                left = max(0.01, due - self._clock())
                 with self._health.attempt():
-                    answered = await self._attempted(session, call, max(0.01, due - self._clock()), again=again)
-                if answered is not None:
-                    return answered
+                    if call.capabilities and (answered := await self._by_lane(call, session, left)) is not None:
+                        return answered
+                    try:
+                        answered = await session.relay(call, seconds=left)
+                    except _CALLING as failure:
+                        self._refuse_unless(session, call, failure, again=again)
+                    else:
+                        self._health.succeeded()
+                        return answered
             raise AssertionError("the second attempt returns or raises")
         finally:
             self._under_way -= 1
 
-    async def _attempted(self, session: Session, call: RelayedCall, seconds: float, *, again: bool) -> Response | None:
-        """None: nothing was done, and it may be tried `again`. Raises: UpstreamFailed."""
-        if call.capabilities and (session.era == "handshake" or (call.era == "handshake" and self._shakes_hands)):
-            relayed = await self._by_lane(call, session, seconds)
-            if relayed is not None:
-                return relayed
-        try:
-            answered = await session.relay(call, seconds=seconds)
-        except NotSent as failure:
-            self._drop(session)
-            if again:
-                return None
-            self._failed(failure.reason)
-            raise self._down(failure.reason, str(failure)) from None
-        except SessionGone:
-            self._drop(session)
-            if call.reads and again:
-                return None
-            raise in_doubt("session_gone", f"{self.name} has forgotten the session. {MAY_HAVE_RUN}") from None
-        except (Lost, Unusable, RefusedByStatus) as failure:
+    def _refuse_unless(self, session: Session, call: RelayedCall, failure: Exception, *, again: bool) -> None:
+        """Unless nothing was done, and it may be tried `again`. Raises: UpstreamFailed."""
+        if isinstance(failure, Lost | Unusable | RefusedByStatus):
             raise self._failure(session, failure) from None
-        self._health.succeeded()
-        return answered
+        self._drop(session)
+        if isinstance(failure, SessionGone):
+            if call.reads and again:
+                return
+            raise in_doubt("session_gone", f"{self.name} has forgotten the session. {MAY_HAVE_RUN}") from None
+        if not again:
+            self._failed(_reason(failure))
+            raise self._down(_reason(failure), str(failure)) from None
 
     # Being asked
 
@@ -183,7 +179,9 @@ class Upstream:
         return await self._judged(self._lanes.go_on(call, handle, data, seconds))
 
     async def _by_lane(self, call: RelayedCall, session: Session, seconds: float) -> Response | None:
-        """None: it speaks only the modern era after all. Raises: UpstreamFailed."""
+        """None: nothing can be asked on the way, or it speaks only the modern era after all. Raises: UpstreamFailed."""
+        if session.era != "handshake" and not (call.era == "handshake" and self._shakes_hands):
+            return None
         try:
             return await self._judged(self._lanes.begin(call, seconds))
         except Incompatible as fault:
@@ -477,6 +475,7 @@ def lacking(text: str) -> ToolError:
     return ToolError("UPSTREAM_ERROR", text, elsewhere=True, data={"reason": "not_offered"})
 
 
+_CALLING: Final = (NotSent, SessionGone, Lost, Unusable, RefusedByStatus)
 _CONNECTING: Final = (NotSent, Lost, Unusable, RefusedByStatus, SessionGone, Incompatible)
 
 
