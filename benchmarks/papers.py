@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 from benchmarks import report
 from benchmarks.report import about_this_run
 from toolgate.packs.lra.build.assemble import build
-from toolgate.packs.lra.build.reading import SourceRequest
+from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.scaffold import ScaffoldOptions, scaffold
 from toolgate.packs.lra.checks.validate import validate
-from toolgate.packs.lra.cli.building import beside
-from toolgate.packs.lra.cli.pandoc import Pandoc, find
+from toolgate.packs.lra.cli.making.building import beside
+from toolgate.packs.lra.cli.making.pandoc import Pandoc, find
 from toolgate.packs.lra.paper.artifact import Artifact
 
 GOAL = 1.3

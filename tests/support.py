@@ -32,7 +32,7 @@ def _vectors() -> str | None:
 
 def _pandoc() -> str | None:
     from toolgate.errors import ToolError
-    from toolgate.packs.lra.cli.pandoc import find
+    from toolgate.packs.lra.cli.making.pandoc import find
 
     try:
         return find().program

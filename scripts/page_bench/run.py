@@ -26,10 +26,10 @@ from playwright.sync_api import sync_playwright
 from benchmarks.papers import keep, sources
 from tests.packs.lra.browser import axe_source, launch, served, tab
 from toolgate.packs.lra.build.assemble import build
-from toolgate.packs.lra.build.reading import SourceRequest
+from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.scaffold import TIERS, ScaffoldOptions, Tier, scaffold
-from toolgate.packs.lra.cli.building import beside
-from toolgate.packs.lra.cli.pandoc import find
+from toolgate.packs.lra.cli.making.building import beside
+from toolgate.packs.lra.cli.making.pandoc import find
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "lighthouse"

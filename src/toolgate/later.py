@@ -44,8 +44,8 @@ class _Later(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._get())
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._get()(*arguments)
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._get()(*arguments, **options)
 
 
 def later(reference: str) -> Any:
@@ -59,6 +59,17 @@ def later(reference: str) -> Any:
 def is_later(value: Any) -> bool:
     """Made by `later`."""
     return isinstance(value, _Later)
+
+
+def holding(**references: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module: names in it whose values, `module:name`, are imported when somebody asks for them."""
+
+    def find(name: str) -> Any:
+        if name not in references:
+            raise AttributeError(f"there is no {name} in this module", name=name)
+        return named(references[name])
+
+    return find
 
 
 def done_by(reference: str) -> Callable[[Callable[P, None]], Callable[P, None]]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.support import PROGRAM, Commands, clean_environment, process
 from toolgate import __version__
+from toolgate.cli import commands as listed
 from toolgate.cli import main as module
 from toolgate.cli.commands import every_command, load
 from toolgate.errors import Ending, ExitCode, LedgerUnavailable, Refusal, StartRefused, StoreUnavailable
@@ -113,7 +114,8 @@ def test_a_summary_that_is_shown_without_loading_a_command_is_the_commands_own(n
 def test_help_of_a_group_loads_none_of_its_commands(tmp_path: Path) -> None:
     loaded = imported("upstream", "--help", cwd=tmp_path) | imported("lra", "--help", cwd=tmp_path)
     assert not {name for name in loaded if name.startswith("toolgate.cli.upstream.")}
-    assert {name for name in loaded if name.startswith("toolgate.packs.lra.cli.")} == {"toolgate.packs.lra.cli.shared"}
+    beside = {name for name in loaded if name.startswith("toolgate.packs.lra.cli.")}
+    assert beside == {f"toolgate.packs.lra.cli.{name}" for name in ("border", "commands")}
 
 
 def test_p_every_command_that_prints_data_takes_json() -> None:
@@ -151,7 +153,7 @@ def test_a_fault_is_two_lines_on_stderr_and_a_documented_code(
     def failing() -> None:
         raise fault
 
-    monkeypatch.setattr(module, "version", failing)
+    monkeypatch.setattr(listed, "version", failing)
     done = toolgate("version")
     assert done.code == code
     assert done.out == ""
@@ -164,7 +166,7 @@ def test_a_fault_of_our_own_shows_no_traceback_unless_asked(
     def failing() -> None:
         raise ZeroDivisionError("tg_0123456789ab_secret")
 
-    monkeypatch.setattr(module, "version", failing)
+    monkeypatch.setattr(listed, "version", failing)
     done = toolgate("version")
     assert done.code == ExitCode.FAILED
     assert "ZeroDivisionError" in done.err

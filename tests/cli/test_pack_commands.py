@@ -10,7 +10,10 @@ import pytest
 
 from tests.cli.support import Commands, clean_environment
 from tests.policy.support import install, pack_source
+from toolgate.cli.commands import OWN, shipped, shipped_packs
 from toolgate.errors import ExitCode
+from toolgate.packs.discovery import door_of
+from toolgate.settings import DEFAULT_PACKS
 
 
 @pytest.fixture
@@ -98,3 +101,10 @@ def test_a_console_script_called_like_a_command_is_that_command(tmp_path: Path) 
     done = subprocess.run([other], env=clean_environment(), capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (ExitCode.FAILED, "")
     assert "no pack brings a command called nothing" in done.stderr
+
+
+def test_what_shipped_packs_name_before_their_doors_are_made_is_what_their_doors_bring() -> None:
+    assert tuple(shipped_packs()) == DEFAULT_PACKS
+    brought = [command for name in DEFAULT_PACKS for command in door_of(name).commands]
+    assert list(shipped().values()) == brought
+    assert len({*OWN, *shipped()}) == len(OWN) + len(brought), "a name twice"

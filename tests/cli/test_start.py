@@ -19,7 +19,7 @@ WAITING = {
     "sqlalchemy": "stores",
     "sqlite3": "stores and the search index",
     "toolgate.packs.lra.build.reading": "lra build, lra export and lra serve",
-    "toolgate.packs.lra.cli.pandoc": "lra build, lra export and lra serve",
+    "toolgate.packs.lra.cli.making.pandoc": "lra build, lra export and lra serve",
     "toolgate.powers.net": "tools that fetch",
     "tinycss2": "judging a paper, in a worker",
     "turbohtml": "judging a paper, in a worker",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_what_is_left_for_later_is_imported_on_first_use(site: Path) -> None:
     things, double = later("later_parts:THINGS"), later("later_parts:double")
     assert "later_parts" not in sys.modules
     assert (len(things), list(things), things[1], double(4)) == (2, [1, 2], 2, 8)
+
+
+def test_a_module_holds_a_name_that_is_imported_when_somebody_asks_for_it(site: Path) -> None:
+    (site / "held_part.py").write_text("THING = 7\n")
+    (site / "holder.py").write_text(
+        "from toolgate.later import holding\n__getattr__ = holding(THING='held_part:THING')\n"
+    )
+    holder = import_module("holder")
+    assert "held_part" not in sys.modules
+    assert holder.THING == 7
+    with pytest.raises(AttributeError, match="there is no OTHER in this module"):
+        _ = holder.OTHER
 
 
 def test_a_module_that_is_left_for_later_and_broken_is_named_at_start(site: Path) -> None:

@@ -1,20 +1,26 @@
-"""Which commands there are: ours, and those that packs bring. A command's module is imported when it is run."""
+"""Which commands there are: ours, and those that packs bring. A command's module is imported when it is run.
+
+At the end they are joined to one object, the whole command line.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
-from typer.main import get_group
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
+from toolgate import __version__
 from toolgate.cli import output
 from toolgate.errors import StartRefused, ToolgateError
 from toolgate.later import Command, named
-from toolgate.settings import DEFAULT_PACKS
 
 # fmt: off
 OWN: Final[Mapping[str, Command]] = {command.name: command for command in (
@@ -38,7 +44,7 @@ OWN: Final[Mapping[str, Command]] = {command.name: command for command in (
     Command("audit",      "Read, verify and prove the audit log.", "toolgate.cli.audit:app"),
     Command("explain",    "Say which rule decided about a request.", "toolgate.cli.audit:explain"),
     Command("pack",       "Start a pack of your own tools.", "toolgate.cli.pack:app"),
-    Command("version",    "Print the version.", "toolgate.cli.main:version"),
+    Command("version",    "Print the version.", "toolgate.cli.commands:version"),
 )}
 # fmt: on
 """The commands of Toolgate itself, in the order of its help. Those of packs come after them."""
@@ -57,7 +63,18 @@ def every_command(arguments: Sequence[str] = ()) -> dict[str, Command]:
 @cache
 def shipped() -> Mapping[str, Command]:
     """Those of the packs that need nothing configured. They are there in every home, and where there is none."""
-    return _brought_by(DEFAULT_PACKS, OWN)
+    return {command.name: command for name in shipped_packs() for command in _named_by(name)}
+
+
+def shipped_packs() -> list[str]:
+    """The folders that have a door."""
+    return sorted(path.parent.name for path in Path(__file__).parents[1].glob("packs/*/door.py"))
+
+
+def _named_by(pack: str) -> Sequence[Command]:
+    """What the pack names before its door is made: to list commands, no door need be open."""
+    found: Sequence[Command] = getattr(import_module(f"toolgate.packs.{pack}"), "COMMANDS", ())
+    return found
 
 
 def _added(arguments: Sequence[str]) -> Mapping[str, Command]:
@@ -73,7 +90,7 @@ def _added(arguments: Sequence[str]) -> Mapping[str, Command]:
         settings = load_settings(Path(home) if home else None, {}, os.environ, chosen=True)
     except ToolgateError:
         return {}  # the command that needs the settings says what is wrong with them
-    return _brought_by((name for name in settings.packs.enabled if name not in DEFAULT_PACKS), {**OWN, **shipped()})
+    return _brought_by((name for name in settings.packs.enabled if name not in shipped_packs()), {**OWN, **shipped()})
 
 
 def _home(arguments: Sequence[str]) -> str | None:
@@ -118,3 +135,70 @@ def load(command: Command) -> Any:
     else:
         app.command(command.name)(target)
     return get_group(app).commands[command.name]
+
+
+class Commands(TyperGroup):
+    """A group that knows its commands' names and summaries, and imports one only to run it."""
+
+    _listed: Mapping[str, Command] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (the name typer calls it by)
+        self._listed = every_command(sys.argv[1:])
+        return list(self._listed)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 (as above)
+        """For help and for completing names: a name and a summary are enough."""
+        return _named(self._listed.get(cmd_name) or find_command(cmd_name, sys.argv[1:]))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        command = find_command(args[0], args)
+        if command is not None:
+            return command.name, load(command), args[1:]
+        self.commands = {name: _named(each) for name, each in every_command(args).items()}
+        return super().resolve_command(ctx, args)  # says which of them may have been meant
+
+
+def _named(command: Command | None) -> Any:
+    return TyperCommand(command.name, help=command.summary) if command else None
+
+
+def version(
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")] = False,
+) -> None:
+    """Print the version."""
+    if json:
+        output.answer_json({"version": __version__})
+    else:
+        sys.stdout.write(f"toolgate {__version__}\n")
+
+
+def _print_version(*, asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+def _root(
+    show: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=lambda asked: _print_version(asked=asked), is_eager=True
+    ),
+) -> None:
+    """Toolgate: a governed MCP server.
+
+    First steps: `toolgate init`, then `toolgate serve`. Every command explains itself with --help.
+    """
+
+
+def command() -> Any:
+    """The whole command line as one object, for the program and for tests."""
+    app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown", context_settings=output.HELP)
+    app.callback()(_root)
+    return get_command(app)
+
+
+def script(name: str) -> Any:
+    """The command of a pack that a console script is called like. Raises: StartRefused."""
+    found = find_command(name, sys.argv[1:])
+    if found is None:
+        raise StartRefused(f"no pack brings a command called {name}.\nInstall or enable the pack.")
+    return load(found)

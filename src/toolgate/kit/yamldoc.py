@@ -6,9 +6,7 @@ Aliases stay references to one node, so an anchor bomb costs what it weighs. Wha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +29,7 @@ class YamlFault(ValueError):
         self.column = column
 
 
-class Scalar(Struct):
+class Scalar(NamedTuple):
     text: str
     line: int
     column: int
@@ -41,13 +39,13 @@ class Scalar(Struct):
     """`|` or `>`: the text starts on the next line."""
 
 
-class Sequence(Struct):
+class Sequence(NamedTuple):
     items: list[Node]
     line: int
     column: int
 
 
-class Mapping(Struct):
+class Mapping(NamedTuple):
     entries: dict[str, tuple[Scalar, Node]]
     line: int
     column: int

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
-from msgspec import Struct
 
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 
@@ -23,12 +22,15 @@ _TEXT_TAG: Final = "tag:yaml.org,2002:str"
 """`!!str`: says that the value is text, which is what a quoted value says too."""
 
 
-class _Open(Struct):
+class _Open:
     """A collection whose end has not come yet."""
 
-    node: Sequence | Mapping
-    anchor: str | None
-    key: Scalar | None = None
+    __slots__ = ("anchor", "key", "node")
+
+    def __init__(self, node: Sequence | Mapping, anchor: str | None) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.key: Scalar | None = None
 
 
 def build(text: str, max_nodes: int) -> Node | None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -22,7 +20,7 @@ Unchanged = Callable[[], bool]
 """True: what it was made of is as it was then, whoever might have changed it, in this process or another. It never waits."""
 
 
-class FileEntry(Struct, frozen=True):
+class FileEntry(NamedTuple):
     """One file of the workspace: a path with forward slashes, relative to the workspace."""
 
     path: str
@@ -32,7 +30,7 @@ class FileEntry(Struct, frozen=True):
     """A link, which nobody follows. Only a walk that asks for links, or for everything, tells of them."""
 
 
-class WatchedTree(Struct, frozen=True):
+class WatchedTree(NamedTuple):
     """The files of a workspace as they were found, sorted by path."""
 
     files: Sequence[FileEntry]
@@ -155,7 +153,7 @@ class Buses(Protocol):
         ...
 
 
-class Hop(Struct, frozen=True):
+class Hop(NamedTuple):
     """One answer on the way: who was really spoken to."""
 
     url: str
@@ -166,7 +164,7 @@ class Hop(Struct, frozen=True):
     """Digest of the peer's certificate; None without TLS."""
 
 
-class Fetched(Struct, frozen=True):
+class Fetched(NamedTuple):
     url: str
     """The final address, after redirects."""
     status: int
@@ -218,7 +216,7 @@ Item = dict[str, str | int | bytes]
 """What is kept under two keys of a table. An attribute that has no value is left out."""
 
 
-class Put(Struct, frozen=True):
+class Put(NamedTuple):
     """One item to write, in place of the one under its keys. Its conditions are judged together with the write."""
 
     pk: str
@@ -232,7 +230,7 @@ class Put(Struct, frozen=True):
     """Only where the item that is there has this value in this attribute."""
 
 
-class Delete(Struct, frozen=True):
+class Delete(NamedTuple):
     pk: str
     sk: str
 
@@ -307,7 +305,7 @@ class Compute(Protocol):
         ...
 
 
-class JobInfo(Struct, frozen=True):
+class JobInfo(NamedTuple):
     id: str
     kind: str
     owner: str

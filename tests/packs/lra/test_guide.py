@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.packs.lra.receipts.samples import KEY
 from toolgate.errors import ExitCode
-from toolgate.packs.lra import cli
+from toolgate.packs.lra.cli import commands
 from toolgate.packs.lra.receipts import trust as receipt_trust
 from toolgate.packs.lra.receipts.judge import Validity
 
@@ -17,7 +17,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "receipts.md").read_tex
 def test_every_command_and_option_of_the_guide_exists() -> None:
     from typer.main import get_command
 
-    group = get_command(cli.app)
+    group = get_command(commands.app)
     for line in re.findall(r"^\$ lra (.+)$", GUIDE, re.MULTILINE):
         words = line.split()
         command = group.resolve_command(None, [words[0]])[1]  # type: ignore[attr-defined,arg-type]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
-from toolgate.model.tool import Pack, later
+from toolgate.later import holding
 
-PACK: Final = Pack(
-    name="library",
-    tools=later("toolgate.packs.library.tools:TOOLS"),
-    resources=later("toolgate.packs.library.resources:RESOURCES"),
-    memory=later("toolgate.packs.library.search.index:Index"),
-    limits=later("toolgate.packs.library.tools:LIMITS"),
-)
+if TYPE_CHECKING:
+    from toolgate.packs.library.door import PACK as PACK
+
+__getattr__ = holding(PACK="toolgate.packs.library.door:PACK")

@@ -14,10 +14,10 @@ import pytest
 from tests.support import need
 from toolgate.packs.lra.build import shell
 from toolgate.packs.lra.build.assemble import Built, build
+from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.faults import BuildFault
-from toolgate.packs.lra.build.reading import SourceRequest
 from toolgate.packs.lra.checks.validate import PaperReport, validate
-from toolgate.packs.lra.cli.pandoc import Pandoc
+from toolgate.packs.lra.cli.making.pandoc import Pandoc
 from toolgate.packs.lra.paper import page
 from toolgate.packs.lra.paper.artifact import Artifact
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.packs.lra.build.sources import FIRST_LINE, SVG, built, faults, html_of, pandoc, paper, png, shown, text
 from tests.support import need
+from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.export import export
 from toolgate.packs.lra.build.faults import BuildFault
-from toolgate.packs.lra.build.reading import SourceRequest
 from toolgate.packs.lra.cli import main
 from toolgate.packs.lra.paper import page, sources
 from toolgate.packs.lra.paper import paper as papers
@@ -471,7 +471,7 @@ def test_an_export_never_replaces_a_file_without_force(tmp_path: Path, capsys: p
 def test_pdf_without_a_browser_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from toolgate.packs.lra.cli import browser
+    from toolgate.packs.lra.cli.making import browser
 
     source = tmp_path / "paper.md"
     source.write_text(paper("Text.\n"))

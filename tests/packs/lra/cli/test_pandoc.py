@@ -10,7 +10,7 @@ import pytest
 from tests.packs.lra.build.sources import pandoc, paper
 from toolgate.errors import ToolError
 from toolgate.packs.lra.cli import main
-from toolgate.packs.lra.cli import pandoc as programs
+from toolgate.packs.lra.cli.making import pandoc as programs
 
 
 def program(directory: Path, text: str, name: str = "pandoc") -> Path:

@@ -16,7 +16,7 @@ import pytest
 from tests.homes import PATIENCE_S
 from tests.packs.lra.build.sources import BIB, SVG, WASM, built, judged, paper
 from tests.support import need
-from toolgate.packs.lra.cli.building import served
+from toolgate.packs.lra.cli.making.building import served
 
 ROOT = Path(__file__).parents[4]
 

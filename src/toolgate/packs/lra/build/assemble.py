@@ -5,18 +5,16 @@ from __future__ import annotations
 import posixpath
 import re
 from html import escape
-from typing import Final
-
-import orjson
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from toolgate.packs.lra.build import messages, reading, shell, styles
+from toolgate.packs.lra.build.convert import Opened, SourceRequest, as_json
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.page_markup import TITLE, PageMarkup, sections, tidy
 from toolgate.packs.lra.build.document.state import Document, Heading
 from toolgate.packs.lra.build.faults import BuildFault, SourcePlace
 from toolgate.packs.lra.build.front_matter import MAX_CLAIMS, FrontMatter
-from toolgate.packs.lra.build.reading import WARNED, DocumentBody, SourceRequest
+from toolgate.packs.lra.build.reading import WARNED, DocumentBody
 from toolgate.packs.lra.build.shell import Script, Section
 from toolgate.packs.lra.paper import wasm
 from toolgate.packs.lra.paper.metadata import Metadata
@@ -27,26 +25,26 @@ _STYLE: Final = re.compile(r'<(\w+)[^>]*\sstyle="([^"]*)"')
 _INNER: Final = re.compile(r"</?a\b[^>]*>|<span class=\"citation\"[^>]*>")
 
 
-class Built(Struct, frozen=True):
+class Built(NamedTuple):
     files: dict[str, bytes]
     title: str
     claims: int
     script: Script
 
 
-def build(request: SourceRequest) -> Built:
-    """The files of the paper.
+def build(request: SourceRequest, opened: Opened | None = None) -> Built:
+    """The files of the paper. `opened`: Pandoc reads the source already.
 
     Raises: BuildFault: all that is wrong, with files and lines. ToolError UNAVAILABLE: Pandoc did not end.
     """
     try:
-        return _build(request, quick=True)
+        return _build(request, opened, quick=True)
     except BuildFault:
-        return _build(request, quick=False)
+        return _build(request, None, quick=False)
 
 
-def _build(request: SourceRequest, *, quick: bool) -> Built:
-    body = reading.read(request, PageMarkup, quick=quick)
+def _build(request: SourceRequest, opened: Opened | None, *, quick: bool) -> Built:
+    body = reading.read(request, PageMarkup, quick=quick, opened=opened)
     _require_claims(body)
     blocks = _page_blocks(body)
     csl = styles.find(body.front.csl, request, body.document)
@@ -102,7 +100,7 @@ def _written(request: SourceRequest, body: DocumentBody, blocks: ast.Nodes, csl:
     tree = {"pandoc-api-version": body.api, "meta": body.meta, "blocks": blocks}
     arguments = ["--from=json", "--to=html5", "--mathml", "--wrap=none"]
     citing, files = body.cite_arguments(csl)
-    done = request.pandoc.start([*arguments, *citing], orjson.dumps(tree), files).result()
+    done = request.pandoc.start([*arguments, *citing], as_json(tree), files).result()
     if done.error:
         body.document.fault(SourcePlace(request.file), " ".join(done.error.split())[:400])
         return ""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra.build.document.meta import entries as entries_of
@@ -25,7 +23,7 @@ AFFILIATION_KEYS: Final = frozenset(
 _PARTS: Final = ("group", "department", "name", "address", "city", "region", "postal-code", "country")
 
 
-class ListedAuthor(Struct, frozen=True):
+class ListedAuthor(NamedTuple):
     author: metadata.Author
     places: tuple[int, ...] = ()
     """Numbers of the affiliations, from 1."""
@@ -46,7 +44,7 @@ def read_authors(
     return tuple(author for author in found if author is not None), tuple(reader.names)
 
 
-class _Reader(Struct):
+class _Reader(NamedTuple):
     place: PlaceOf
     faults: SourceFaults
     names: list[str]

@@ -7,12 +7,10 @@ every entry can be looked at; only those that are cited go on.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from typing import Any, Final
-
-import orjson
-from msgspec import Struct, field
 
 from toolgate.packs.lra.build.convert import Converter, Pending
 from toolgate.packs.lra.build.document import ast
@@ -35,21 +33,22 @@ _DOI_URL: Final = re.compile(rb"(\bdoi\s*=\s*[{\"]\s*)(?:https?://(?:dx\.)?doi\.
 _DOI: Final = re.compile(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", re.IGNORECASE)
 
 
-class Bibliography(Struct):
-    pandoc: Converter
-    read: Read
-    base: str
-    """The directory of the source."""
-    pending: dict[str, Pending] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """References by key, as Pandoc's metadata has them."""
-    origins: dict[str, str] = field(default_factory=dict)
-    quick: bool = False
-    files: dict[str, bytes] = field(default_factory=dict)
-    """For the citation processor, by names that the author did not choose. Only the quick way has any."""
-    seen: dict[str, str] = field(default_factory=dict)
-    """Keys in these files, and where they were seen."""
+class Bibliography:
+    def __init__(self, pandoc: Converter, read: Read, base: str, *, quick: bool = False) -> None:
+        self.pandoc = pandoc
+        self.read = read
+        self.base = base
+        """The directory of the source."""
+        self.quick = quick
+        self.pending: dict[str, Pending] = {}
+        self.texts: dict[str, str] = {}
+        self.entries: dict[str, dict[str, Any]] = {}
+        """References by key, as Pandoc's metadata has them."""
+        self.origins: dict[str, str] = {}
+        self.files: dict[str, bytes] = {}
+        """For the citation processor, by names that the author did not choose. Only the quick way has any."""
+        self.seen: dict[str, str] = {}
+        """Keys in these files, and where they were seen."""
 
     def start(self, names: tuple[str, ...], place: SourcePlace | None, faults: SourceFaults) -> None:
         """Side effect: Pandoc starts to read what it has not read yet. `place` is None for a name nobody wrote."""
@@ -91,7 +90,7 @@ class Bibliography(Struct):
                     place, f"the bibliography cannot be read: {' '.join((match[2] if match else done.error).split())}"
                 )
                 continue
-            self.include(orjson.loads(done.data)["meta"].get("references"), path, faults)
+            self.include(json.loads(done.data)["meta"].get("references"), path, faults)
 
     def include(self, references: dict[str, Any] | None, path: str, faults: SourceFaults) -> None:
         """References as Pandoc's metadata has them: from a file it read, or from the front matter."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
-
 from toolgate.packs.lra.build import messages, reading, styles
+from toolgate.packs.lra.build.convert import SourceRequest, as_json
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.export_markup import EmbeddingMarkup, ExportMarkup, LatexMarkup
 from toolgate.packs.lra.build.faults import BuildFault, SourcePlace
 from toolgate.packs.lra.build.front_matter import FrontMatter
-from toolgate.packs.lra.build.reading import WARNED, DocumentBody, SourceRequest
+from toolgate.packs.lra.build.reading import WARNED, DocumentBody
 
 WRITERS: Final[dict[str, tuple[str, type[ExportMarkup]]]] = {
     "docx": ("docx", EmbeddingMarkup),
@@ -40,7 +39,7 @@ def _export(request: SourceRequest, to: str, *, quick: bool) -> bytes:
     }
     arguments = ["--from=json", f"--to={writer}", "--standalone", "--mathml", "--output=-"]
     citing, files = body.cite_arguments(csl)
-    done = request.pandoc.start([*arguments, *citing], orjson.dumps(tree), files).result()
+    done = request.pandoc.start([*arguments, *citing], as_json(tree), files).result()
     if done.error:
         body.document.fault(SourcePlace(request.file), " ".join(done.error.split())[:400])
     messages.writing(body.document, [message for message in done.messages if not _is_of_the_page(message)])

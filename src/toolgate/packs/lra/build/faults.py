@@ -1,10 +1,11 @@
-"""What is wrong with a source, file by file and line by line: collected, so that one run names everything."""
+"""What is wrong with a source, file by file and line by line: collected, so that one run names everything.
+
+This module, `source.py` and `convert.py` are imported before Pandoc is started, so they do without libraries.
+"""
 
 from __future__ import annotations
 
-from typing import Final
-
-from msgspec import Struct, field
+from typing import Final, NamedTuple
 
 from toolgate.errors import ToolError
 
@@ -12,7 +13,7 @@ MAX_SHOWN: Final = 200
 """Faults that are printed: who has more has one cause for many of them."""
 
 
-class SourcePlace(Struct, frozen=True, order=True):
+class SourcePlace(NamedTuple):
     file: str
     line: int = 0
     """From 1; 0 when the form of the source has no lines (a Word document), or none can be told."""
@@ -21,7 +22,7 @@ class SourcePlace(Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class SourceFault(Struct, frozen=True, order=True):
+class SourceFault(NamedTuple):
     place: SourcePlace
     text: str
 
@@ -29,10 +30,11 @@ class SourceFault(Struct, frozen=True, order=True):
         return f"{self.place}: {self.text}"
 
 
-class SourceFaults(Struct):
+class SourceFaults:
     """What was found so far. Nothing is raised until everything has been looked at."""
 
-    found: list[SourceFault] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.found: list[SourceFault] = []
 
     def add(self, place: SourcePlace, text: str) -> None:
         fault = SourceFault(place, text)

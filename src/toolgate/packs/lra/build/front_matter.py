@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 from toolgate.errors import ToolError
 from toolgate.kit import yamldoc
@@ -55,7 +53,7 @@ _DAY_FIRST: Final = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\.?\s+([A-Za-z]{3,9})\
 _MONTH_FIRST: Final = re.compile(r"([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
 
 
-class ClaimSource(Struct, frozen=True):
+class ClaimSource(NamedTuple):
     blocks: ast.Nodes
     evidence: tuple[str, ...]
     """Ids of the page."""
@@ -66,7 +64,7 @@ class ClaimSource(Struct, frozen=True):
     label: str = ""
 
 
-class FrontMatter(Struct, frozen=True):
+class FrontMatter(NamedTuple):
     title: str
     subtitle: str
     authors: tuple[ListedAuthor, ...]
@@ -87,7 +85,7 @@ class FrontMatter(Struct, frozen=True):
     numbered: bool
 
 
-class KeyLines(Struct, frozen=True):
+class KeyLines(NamedTuple):
     """Where a key of the front matter stands."""
 
     source: Source
@@ -154,7 +152,7 @@ def read(meta: dict[str, Any], lines: KeyLines, faults: SourceFaults) -> FrontMa
     )
 
 
-class _Reader(Struct, frozen=True):
+class _Reader(NamedTuple):
     meta: dict[str, Any]
     lines: KeyLines
     faults: SourceFaults

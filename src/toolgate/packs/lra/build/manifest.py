@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Final
-
-import orjson
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 NAME: Final = ".lra-build.json"
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 
-class BuildManifest(Struct, frozen=True):
+class BuildManifest(NamedTuple):
     source: str
     """The source file, from the directory of the paper."""
     files: dict[str, str]
@@ -22,20 +20,20 @@ class BuildManifest(Struct, frozen=True):
 
 def of(source: str, files: Mapping[str, bytes]) -> bytes:
     digests = {name: _digest(data) for name, data in sorted(files.items())}
-    return orjson.dumps({"source": source, "files": digests}, option=orjson.OPT_INDENT_2) + b"\n"
+    return json.dumps({"source": source, "files": digests}, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
 def parse(data: bytes | None) -> BuildManifest:
     """An empty one when there is none that can be read: then nothing is known to be ours."""
     try:
-        found = orjson.loads(data or b"{}")
+        found = json.loads(data or b"{}")
         files = {str(name): str(digest) for name, digest in found.get("files", {}).items()}
         return BuildManifest(str(found.get("source", "")), files)
-    except (orjson.JSONDecodeError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return BuildManifest("", {})
 
 
-class BuildChange(Struct, frozen=True):
+class BuildChange(NamedTuple):
     replaced: list[str]
     """Files there that no build wrote, or that were edited since: a person's work."""
     stale: list[str]

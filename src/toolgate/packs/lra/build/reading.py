@@ -2,66 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-import orjson
-from msgspec import Struct
-
-from toolgate.errors import ToolError
 from toolgate.kit import yamldoc
 from toolgate.packs.lra.build import front_matter as fronts
 from toolgate.packs.lra.build import messages
 from toolgate.packs.lra.build.bibliography import DEFAULT, Bibliography
-from toolgate.packs.lra.build.convert import Converted, Converter
+from toolgate.packs.lra.build.convert import Converted, Opened, SourceRequest, open_source, side_name, start_reading
 from toolgate.packs.lra.build.document import ast, leftovers
 from toolgate.packs.lra.build.document.flow import Flow, Markup
 from toolgate.packs.lra.build.document.living import Living
 from toolgate.packs.lra.build.document.meta import plain_text
-from toolgate.packs.lra.build.document.prepare import APPENDIX, prepare
+from toolgate.packs.lra.build.document.prepare import prepare
 from toolgate.packs.lra.build.document.resolve import ReferenceResolver
 from toolgate.packs.lra.build.document.state import Document
 from toolgate.packs.lra.build.faults import SourceFaults, SourcePlace
-from toolgate.packs.lra.build.source import MAX_SOURCE_BYTES, Read, Source, load
+from toolgate.packs.lra.build.source import Source
 
-KINDS: Final = {
-    ".md": "markdown", ".markdown": "markdown", ".qmd": "markdown", ".rmd": "markdown", ".txt": "markdown",
-    ".tex": "latex", ".latex": "latex", ".ipynb": "ipynb", ".docx": "docx",
-}  # fmt: skip
-FORMS: Final = ("markdown", "latex", "ipynb", "docx")
-_READERS: Final = {
-    "ipynb": "ipynb+bracketed_spans+citations+definition_lists+escaped_line_breaks+example_lists+fancy_lists+fenced_divs"
-    "+fenced_code_attributes+footnotes+grid_tables+header_attributes+implicit_figures+implicit_header_references+smart"
-    "+inline_code_attributes+inline_notes+latex_macros+line_blocks+link_attributes+multiline_tables+native_divs+startnum"
-    "+native_spans+raw_attribute+raw_tex+simple_tables+subscript+superscript+table_captions"
-}
-"""A notebook's cells are Pandoc's Markdown here, as every other text; by itself Pandoc reads a part of it in them."""
 WARNED: Final = "the citation processor warns about the bibliography"
 _ABSTRACTS: Final = frozenset({"abstract", "zusammenfassung", "kurzfassung", "résumé", "resumen"})
 _REFERENCES: Final = frozenset({"references", "bibliography", "literature", "literatur", "références", "referencias"})
 
 
-class SourceRequest(Struct, frozen=True):
-    """What to read, and by what."""
-
-    file: str
-    read: Read
-    pandoc: Converter
-    form: str = ""
-    """markdown, latex, ipynb or docx, with Pandoc's extensions (`markdown+hard_line_breaks`); else by the ending."""
-
-    @property
-    def kind(self) -> str:
-        base = self.form.replace("-", "+").split("+")[0]
-        return base or KINDS.get(posixpath.splitext(self.file)[1].lower(), "")
-
-    @property
-    def reader(self) -> str:
-        """Pandoc's reader for it, with its extensions."""
-        return self.form or _READERS.get(self.kind, self.kind)
-
-
-class DocumentBody(Struct):
+class DocumentBody(NamedTuple):
     """The parts of a document, each worked through."""
 
     document: Document
@@ -86,22 +52,20 @@ class DocumentBody(Struct):
         return ["--citeproc", *styled, *(f"--bibliography={name}" for name in self.bibliographies)], files
 
 
-def read(request: SourceRequest, markup: type[Markup], *, quick: bool = False) -> DocumentBody:
+def read(
+    request: SourceRequest, markup: type[Markup], *, quick: bool = False, opened: Opened | None = None
+) -> DocumentBody:
     """Everything but the writing. SourceFaults are collected in `document.faults`; the caller stops when it has them all.
 
     `quick`: a bibliography is left to the writer. With any fault, read again without: then what is said about it has its line.
 
     Raises: BuildFault: the source cannot be read at all. ToolError UNAVAILABLE: Pandoc did not end.
     """
-    if request.kind not in FORMS:
-        raise ToolError("INVALID_ARGUMENT", f"{request.file}: name its form: --from {', '.join(FORMS)}")
-    faults = SourceFaults()
-    source = load(request.file, request.kind, request.read, faults)
-    source.form = request.form
-    if not source.data and not source.text:
-        faults.stop_if_any()
-    lines, side = _lines(source, request.read, faults)
-    running = _start(request, source, side)
+    source, faults, side, running = opened or open_source(request)
+    lines = _lines(source, side, faults)
+    if lines is None:
+        running.result()  # of front matter that cannot be read; what is wrong with it is told already
+        lines, running = fronts.KeyLines(source, None, 0), start_reading(request, source, b"")
     base = posixpath.dirname(request.file)
     bibliography = Bibliography(request.pandoc, request.read, base, quick=quick)
     bibliography.start(_named(lines), lines.place("bibliography"), faults)
@@ -112,32 +76,19 @@ def read(request: SourceRequest, markup: type[Markup], *, quick: bool = False) -
     return read(request, markup) if unread else body
 
 
-def _lines(source: Source, read: Read, faults: SourceFaults) -> tuple[fronts.KeyLines, bytes]:
-    """Where the front matter's keys stand. A form that has none may have it beside: paper.yaml for paper.docx."""
+def _lines(source: Source, side: bytes, faults: SourceFaults) -> fronts.KeyLines | None:
+    """Where the front matter's keys stand. None: what is beside the source cannot be read."""
     if source.kind == "markdown":
-        return fronts.lines_of(source, faults), b""
-    name = posixpath.splitext(source.file)[0] + ".yaml"
-    data = read(name, MAX_SOURCE_BYTES)
-    if data is None:
-        return fronts.KeyLines(source, None, 1), b""
-    beside = Source(name, "", [SourcePlace(name, number) for number in range(1, data.count(b"\n") + 2)], "yaml")
+        return fronts.lines_of(source, faults)
+    if not side:
+        return fronts.KeyLines(source, None, 1)
+    name = side_name(source)
+    beside = Source(name, "", [SourcePlace(name, number) for number in range(1, side.count(b"\n") + 2)], "yaml")
     try:
-        root = yamldoc.read(data)
+        return fronts.KeyLines(beside, yamldoc.read(side), 0)
     except yamldoc.YamlFault as fault:
         faults.add(SourcePlace(name, fault.line), str(fault))
-        return fronts.KeyLines(beside, None, 0), b""
-    return fronts.KeyLines(beside, root, 0), data
-
-
-def _start(request: SourceRequest, source: Source, side: bytes) -> Any:
-    data = source.data
-    if source.kind == "latex":
-        # Pandoc's reader drops the command, and with it where the appendices begin.
-        data = data.replace(b"\\appendix", f"\\par {APPENDIX}\\par ".encode())
-    arguments = [f"--from={request.reader}", "--to=json"]
-    arguments += ["--metadata-file=front.yaml"] if side else []
-    files = {"front.yaml": side} if side else None
-    return request.pandoc.start(arguments, data, files, media=source.kind in {"ipynb", "docx"})
+        return None
 
 
 def _named(lines: fronts.KeyLines) -> tuple[str, ...]:
@@ -161,7 +112,7 @@ def _work(
         bibliography.finish(faults)
         faults.add(SourcePlace(source.file), " ".join(read_by_pandoc.error.split())[:400])
         faults.stop_if_any()
-    tree = orjson.loads(read_by_pandoc.data)
+    tree = json.loads(read_by_pandoc.data)
     document = Document(source, faults, request.read, media=_media(read_by_pandoc.media))
     messages.reading(document, read_by_pandoc.messages)
     meta, blocks = tree["meta"], _titled(tree)
@@ -200,7 +151,7 @@ def _work(
     )
 
 
-def _media(media: dict[str, bytes]) -> dict[str, bytes]:
+def _media(media: Mapping[str, bytes]) -> dict[str, bytes]:
     return {f"media/{name.removeprefix('media/')}": data for name, data in media.items()} | {
         f"media/{name}": data for name, data in media.items()
     }

@@ -7,9 +7,7 @@ from base64 import b64encode
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolgate.packs.lra.build import words
 from toolgate.packs.lra.paper import licences, metadata
@@ -35,7 +33,7 @@ _WORDS: Final = ("skip", "cite", "dark", "contents", "copy", "standard", "licenc
 _GAP: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
-class Section(Struct, frozen=True):
+class Section(NamedTuple):
     """One entry of the contents list."""
 
     id: str

@@ -7,14 +7,12 @@ comments do not count.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
-
-import orjson
-from msgspec import Struct, field
 
 from toolgate.packs.lra.build.faults import SourceFaults, SourcePlace
 
@@ -31,21 +29,22 @@ Read = Callable[[str, int], bytes | None]
 """A file beside the source, of at most so many bytes; None when it is not there."""
 
 
-class Source(Struct):
+class Source:
     """The whole text, and where each of its lines came from."""
 
-    file: str
-    text: str
-    origins: list[SourcePlace]
-    kind: str
-    """markdown, latex, ipynb or docx."""
-    data: bytes = b""
-    """What Pandoc reads."""
-    form: str = ""
-    """The form as the person named it, with Pandoc's extensions."""
-    _starts: list[int] = field(default_factory=list)
-    _masked: str = ""
-    _found: dict[str, list[int]] = field(default_factory=dict)
+    def __init__(self, file: str, text: str, origins: list[SourcePlace], kind: str, data: bytes = b"") -> None:
+        self.file = file
+        self.text = text
+        self.origins = origins
+        self.kind = kind
+        """markdown, latex, ipynb or docx."""
+        self.data = data
+        """What Pandoc reads."""
+        self.form = ""
+        """The form as the person named it, with Pandoc's extensions."""
+        self._starts: list[int] = []
+        self._masked = ""
+        self._found: dict[str, list[int]] = {}
 
     def place(self, needle: str, nth: int = 0, *, pattern: str = "", code: bool = False) -> SourcePlace:
         """Where the n-th `needle` stands; the last one when there are fewer, the file when there is none."""
@@ -114,9 +113,10 @@ def _notebook(file: str, data: bytes, faults: SourceFaults) -> Source:
     """A notebook's text is that of its cells; a place in it is a cell and a line there, not a line of JSON."""
     source = Source(file, "", [], "ipynb", data)
     try:
-        cells = orjson.loads(data)["cells"]
+        cells = json.loads(data.decode())["cells"]
         texts = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        "".join(text for _, text in texts).encode()  # half of a character, which JSON can spell, is no text
+    except (ValueError, KeyError, TypeError, RecursionError):
         faults.add(SourcePlace(file), "this is not a notebook: JSON with cells that have a type and a source")
         return Source(file, "", [], "ipynb")
     lines: list[str] = []
@@ -128,14 +128,15 @@ def _notebook(file: str, data: bytes, faults: SourceFaults) -> Source:
     return source
 
 
-class _Loader(Struct):
-    kind: str
-    read: Read
-    faults: SourceFaults
-    lines: list[str] = field(default_factory=list)
-    origins: list[SourcePlace] = field(default_factory=list)
-    nested: list[str] = field(default_factory=list)
-    parts: int = 0
+class _Loader:
+    def __init__(self, kind: str, read: Read, faults: SourceFaults) -> None:
+        self.kind = kind
+        self.read = read
+        self.faults = faults
+        self.lines: list[str] = []
+        self.origins: list[SourcePlace] = []
+        self.nested: list[str] = []
+        self.parts = 0
 
     def add(self, file: str, data: bytes) -> None:
         self.nested.append(file)

@@ -6,8 +6,8 @@ import posixpath
 from typing import Final
 
 from toolgate.packs.lra.build import shell
+from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.document.state import Document
-from toolgate.packs.lra.build.reading import SourceRequest
 from toolgate.packs.lra.build.source import MAX_SOURCE_BYTES
 
 SHIPPED: Final = ("numeric", "author-year", "label")

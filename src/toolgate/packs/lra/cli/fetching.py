@@ -12,7 +12,8 @@ import typer
 from toolgate.cli.output import progress
 from toolgate.errors import ToolError
 from toolgate.model.tool import Hosts
-from toolgate.packs.lra.cli.shared import note, now, read_if_there
+from toolgate.packs.lra.cli.border import note
+from toolgate.packs.lra.cli.shared import now, read_if_there
 from toolgate.packs.lra.deployed import drafts
 from toolgate.packs.lra.deployed.registry import Registry, parse
 from toolgate.packs.lra.deployed.verify import text

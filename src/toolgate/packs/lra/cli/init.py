@@ -9,7 +9,8 @@ import typer
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra.build import scaffold
-from toolgate.packs.lra.cli.shared import JsonLine, say, say_json_line, today
+from toolgate.packs.lra.cli.border import say
+from toolgate.packs.lra.cli.shared import JsonLine, say_json_line, today
 from toolgate.packs.lra.paper import metadata
 from toolgate.packs.lra.paper.licences import LICENCES
 from toolgate.powers.files import open_directory

@@ -19,8 +19,9 @@ from toolgate.packs.lra.checks import report as reports
 from toolgate.packs.lra.checks.badge import svg
 from toolgate.packs.lra.checks.report import to_text
 from toolgate.packs.lra.checks.rules import RULES
+from toolgate.packs.lra.cli.border import note, report_fault, say
 from toolgate.packs.lra.cli.gathering import gather_paper
-from toolgate.packs.lra.cli.shared import JsonLine, note, report_fault, say, say_json_line, today
+from toolgate.packs.lra.cli.shared import JsonLine, say_json_line, today
 from toolgate.powers.files import open_directory
 
 if TYPE_CHECKING:

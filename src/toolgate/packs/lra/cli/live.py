@@ -12,8 +12,8 @@ from watchfiles import awatch
 
 from toolgate.errors import ToolError
 from toolgate.model.threads import in_thread
-from toolgate.packs.lra.cli.building import concerns, rebuild, served
-from toolgate.packs.lra.cli.shared import say
+from toolgate.packs.lra.cli.border import say
+from toolgate.packs.lra.cli.making.building import concerns, rebuild, served
 from toolgate.packs.lra.devsite import overlay as sites
 from toolgate.packs.lra.devsite.site import DevSite, bind
 from toolgate.powers.files import Workspace

@@ -13,7 +13,8 @@ from toolgate.cli.output import answer_json
 from toolgate.errors import ExitCode, ToolError
 from toolgate.kit import ed25519
 from toolgate.model import strictjson
-from toolgate.packs.lra.cli.shared import KEYS, Json, note, read, read_if_there, say
+from toolgate.packs.lra.cli.border import note, say
+from toolgate.packs.lra.cli.shared import KEYS, Json, read, read_if_there
 from toolgate.packs.lra.receipts import log as receipt_log
 from toolgate.packs.lra.receipts import sign, verdict
 from toolgate.packs.lra.receipts import sign as signing

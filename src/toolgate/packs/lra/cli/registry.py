@@ -14,7 +14,8 @@ import typer
 from toolgate.cli.output import answer_json
 from toolgate.errors import ExitCode, ToolError
 from toolgate.model import strictjson
-from toolgate.packs.lra.cli.shared import REGISTRY, Allow, CaFile, Json, RegistryFile, now, read, read_if_there, say
+from toolgate.packs.lra.cli.border import say
+from toolgate.packs.lra.cli.shared import REGISTRY, Allow, CaFile, Json, RegistryFile, now, read, read_if_there
 from toolgate.packs.lra.deployed import registry as books
 from toolgate.packs.lra.deployed.registry import lint, parse
 from toolgate.powers.files import open_directory

@@ -1,4 +1,4 @@
-"""What the commands of `lra` share: a person's files, the time, and the two streams."""
+"""What the commands of `lra` share: flags, a person's files, and the time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from toolgate.cli import output
 from toolgate.errors import ToolError
 from toolgate.model import strictjson
+from toolgate.packs.lra.cli.border import say
 from toolgate.powers.files import open_directory
 
 KEYS: Final = Path("~/.lra")
@@ -55,17 +55,5 @@ def today() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
-def say(text: str) -> None:
-    output.write(text)
-
-
 def say_json_line(value: Any) -> None:
     say(strictjson.dumps(value).decode() + "\n")
-
-
-def note(text: str) -> None:
-    output.write(text + "\n", stderr=True)
-
-
-def report_fault(text: str) -> None:
-    note(f"error: {text}")

@@ -10,7 +10,8 @@ import typer
 from toolgate.cli.output import answer_json
 from toolgate.errors import ToolError
 from toolgate.model import strictjson
-from toolgate.packs.lra.cli.shared import note, now, say
+from toolgate.packs.lra.cli.border import note, say
+from toolgate.packs.lra.cli.shared import now
 from toolgate.packs.lra.receipts import sign as signing
 from toolgate.packs.lra.receipts.receipt import key_text
 from toolgate.packs.lra.receipts.sign import HOME_PREFIX, with_advice

@@ -10,7 +10,8 @@ import typer
 
 from toolgate.errors import ExitCode, ToolError
 from toolgate.model import strictjson
-from toolgate.packs.lra.cli.shared import REGISTRY, Allow, CaFile, Json, RegistryFile, say
+from toolgate.packs.lra.cli.border import say
+from toolgate.packs.lra.cli.shared import REGISTRY, Allow, CaFile, Json, RegistryFile
 from toolgate.powers.files import open_directory
 
 app = typer.Typer(add_completion=False)

@@ -10,9 +10,7 @@ import re
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 MAX_WORDS_AROUND: Final = 900
 """Words before and after the licence itself: the longest appendix of a known text has about 500."""
@@ -20,7 +18,7 @@ MAX_WORDS_AROUND: Final = 900
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
-class Licence(Struct, frozen=True):
+class Licence(NamedTuple):
     spdx: str
     """The id the scaffold writes."""
     name: str

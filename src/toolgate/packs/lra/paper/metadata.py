@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import escape
-from typing import Final
-
-import orjson
-from msgspec import Struct, field
+from typing import Any, Final, NamedTuple
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra.paper.licences import LICENCES
@@ -20,7 +18,7 @@ _ORCID: Final = re.compile(r"[0-9]{4}-[0-9]{4}-[0-9]{4}-[0-9]{3}[0-9X]")
 _DATE: Final = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 
 
-class Author(Struct, frozen=True):
+class Author(NamedTuple):
     family: str
     """The family name, or the whole name of an entity (then `given` is empty)."""
     given: str = ""
@@ -32,7 +30,7 @@ class Author(Struct, frozen=True):
         return f"{self.given} {self.family}" if self.given else self.family
 
 
-class Metadata(Struct, frozen=True):
+class Metadata(NamedTuple):
     slug: str
     """Directory name; the BibTeX key is made from it."""
     title: str
@@ -47,7 +45,7 @@ class Metadata(Struct, frozen=True):
     """The name of the tool on the page; nothing when there is none."""
     url: str = ""
     lang: str = "en"
-    extra_head: tuple[str, ...] = field(default_factory=tuple)
+    extra_head: tuple[str, ...] = ()
 
     @property
     def year(self) -> str:
@@ -128,7 +126,7 @@ def json_ld(meta: Metadata) -> str:
         "license": LICENCES[meta.licence].url,
         **({"url": meta.url} if meta.url else {}),
     }
-    lines = ",\n".join(f'"{key}": {orjson.dumps(given).decode()}' for key, given in value.items())
+    lines = ",\n".join(f'"{key}": {_json(given)}' for key, given in value.items())
     return f"{{\n{lines}\n}}".replace("<", "\\u003c")
 
 
@@ -172,7 +170,7 @@ def _cff_authors(meta: Metadata, indent: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
+    return _json(text)
 
 
 _TEX: Final = str.maketrans(
@@ -244,3 +242,7 @@ def _apa_name(creator: Author) -> str:
         return creator.family
     initials = " ".join(f"{word[0]}." for word in re.split(r"[\s.]+", creator.given) if word)
     return f"{creator.family}, {initials}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -13,14 +13,14 @@ import re
 from html import escape
 from typing import Any, Final
 
-import orjson
-
+from toolgate.later import later
 from toolgate.packs.lra.build.document import ast, media
 from toolgate.packs.lra.build.document.state import Document
 from toolgate.packs.lra.build.faults import SourcePlace
 from toolgate.packs.lra.paper import numbers
 from toolgate.packs.lra.paper.loading.urls import local_path
 
+_PARSE_JSON: Final = later("orjson:loads")
 BINDING: Final = re.compile(r"\{\{\s*([^\s{}#|]+)#([^\s{}|]*)(?:\|([^\s{}]+))?\s*\}\}")
 MAX_CELLS: Final = 20_000
 """Of a table from a file: more is data to link, not a table to read."""
@@ -136,8 +136,8 @@ def _look_up(document: Document, file: str, pointer: str, place: Any) -> Any:
 
 def _parsed(content: bytes) -> Any:
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
+        return _PARSE_JSON(content)
+    except ValueError:  # what orjson raises is one
         return _MISSING
 
 

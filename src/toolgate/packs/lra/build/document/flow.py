@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Protocol
 
+from toolgate.packs.lra.build.convert import APPENDIX
 from toolgate.packs.lra.build.document import ast, data, media, tex
-from toolgate.packs.lra.build.document.prepare import APPENDIX
 from toolgate.packs.lra.build.document.state import Document, Heading
 from toolgate.packs.lra.build.faults import SourcePlace
 from toolgate.packs.lra.build.words import CALLOUTS, THEOREMS

@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple
 
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.state import Document
 
 
-class Suspect(Struct, frozen=True):
+class Suspect(NamedTuple):
     pattern: re.Pattern[str]
     text: str
     needle: str = ""

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from toolgate.packs.lra.build.convert import APPENDIX
 from toolgate.packs.lra.build.document import ast, data, rawhtml, tex
 from toolgate.packs.lra.build.document.state import Document
 from toolgate.packs.lra.build.faults import SourcePlace
 from toolgate.packs.lra.build.words import CALLOUTS
 
-APPENDIX: Final = "lra-appendix-starts-here"
-"""A word that stands for \\appendix, which Pandoc's LaTeX reader drops."""
 _ALERT: Final = re.compile(r"\[!([A-Za-z]+)\]")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w-]*")
 _LABEL: Final = re.compile(r"\{#([\w:.-]+)\}")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
-
-from msgspec import Struct, field
+from typing import Any, Final, NamedTuple
 
 from toolgate.packs.lra.build import words
 from toolgate.packs.lra.build.document import ast
@@ -18,7 +16,7 @@ RESERVED: Final = frozenset(
 """Ids that the page itself uses."""
 
 
-class Label(Struct, frozen=True):
+class Label(NamedTuple):
     kind: str
     """fig, tbl, eq, sec, ..."""
     number: str
@@ -26,7 +24,7 @@ class Label(Struct, frozen=True):
     """The id on the page."""
 
 
-class Heading(Struct, frozen=True):
+class Heading(NamedTuple):
     level: int
     """1 for the sections of the page."""
     id: str
@@ -34,38 +32,49 @@ class Heading(Struct, frozen=True):
     title: ast.Nodes
 
 
-class ClaimBlock(Struct):
-    number: int
-    blocks: ast.Nodes
-    evidence: list[str]
-    place: SourcePlace
-    run: str = ""
-    input: str = ""
-    tolerance: str = ""
+class ClaimBlock:
+    def __init__(
+        self,
+        number: int,
+        blocks: ast.Nodes,
+        evidence: list[str],
+        place: SourcePlace,
+        run: str = "",
+        input: str = "",  # noqa: A002 (the attribute's name)
+        tolerance: str = "",
+    ) -> None:
+        self.number = number
+        self.blocks = blocks
+        self.evidence = evidence
+        self.place = place
+        self.run = run
+        self.input = input
+        self.tolerance = tolerance
 
 
-class Document(Struct):
-    source: Source
-    faults: SourceFaults
-    read: Read
-    lang: str = "en"
-    numbered: bool = True
-    media: dict[str, bytes] = field(default_factory=dict)
-    """Pictures that were inside the source."""
-    labels: dict[str, Label] = field(default_factory=dict)
-    ids: set[str] = field(default_factory=lambda: set(RESERVED))
-    counts: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
-    """How often a thing that may be at fault was met: the n-th in the document is the n-th in the source."""
-    headings: list[Heading] = field(default_factory=list)
-    claims: list[ClaimBlock] = field(default_factory=list)
-    modules: dict[str, SourcePlace] = field(default_factory=dict)
-    """WebAssembly modules and scripts that claims and demos run."""
-    demos: int = 0
-    files: dict[str, bytes] = field(default_factory=dict)
-    """What the page shows or links, by its path in the paper."""
-    data: dict[str, Any] = field(default_factory=dict)
-    """JSON files that numbers come from, parsed."""
+class Document:
+    def __init__(self, source: Source, faults: SourceFaults, read: Read, media: dict[str, bytes] | None = None) -> None:
+        self.source = source
+        self.faults = faults
+        self.read = read
+        self.lang = "en"
+        self.numbered = True
+        self.media = media or {}
+        """Pictures that were inside the source."""
+        self.labels: dict[str, Label] = {}
+        self.ids: set[str] = set(RESERVED)
+        self.counts: Counter[str] = Counter()
+        self.seen: Counter[str] = Counter()
+        """How often a thing that may be at fault was met: the n-th in the document is the n-th in the source."""
+        self.headings: list[Heading] = []
+        self.claims: list[ClaimBlock] = []
+        self.modules: dict[str, SourcePlace] = {}
+        """WebAssembly modules and scripts that claims and demos run."""
+        self.demos = 0
+        self.files: dict[str, bytes] = {}
+        """What the page shows or links, by its path in the paper."""
+        self.data: dict[str, Any] = {}
+        """JSON files that numbers come from, parsed."""
 
     def word(self, key: str) -> str:
         return words.word(self.lang, key)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from toolgate.packs.lra.build.document import ast
 
@@ -50,13 +48,13 @@ _INSIDE: Final = {
 }
 
 
-class EquationRow(Struct, frozen=True):
+class EquationRow(NamedTuple):
     labels: tuple[str, ...]
     tag: str
     numbered: bool
 
 
-class Equation(Struct, frozen=True):
+class Equation(NamedTuple):
     tex: str
     """What is shown: without labels, tags and numbering."""
     rows: tuple[EquationRow, ...]
@@ -125,7 +123,7 @@ def is_environment(tex: str) -> bool:
     return _ENVIRONMENT.fullmatch(tex) is not None
 
 
-class RawTex(Struct, frozen=True):
+class RawTex(NamedTuple):
     """What raw TeX in the text means."""
 
     inlines: ast.Nodes

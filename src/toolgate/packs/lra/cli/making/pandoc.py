@@ -6,6 +6,7 @@ For the commands `lra build`, `lra export` and `lra serve` alone: a tool starts 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shutil
 import subprocess
@@ -15,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Final
-
-import orjson
 
 from toolgate.errors import ToolError
 from toolgate.packs.lra.build.convert import Converted
@@ -149,7 +148,7 @@ def _environment(here: Path) -> dict[str, str]:
 
 def _messages(path: Path) -> list[dict[str, Any]]:
     with contextlib.suppress(OSError):
-        found: list[dict[str, Any]] = orjson.loads(path.read_bytes())
+        found: list[dict[str, Any]] = json.loads(path.read_bytes())
         return found
     return []
 

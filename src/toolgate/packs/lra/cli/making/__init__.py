@@ -1,0 +1,1 @@
+"""Papers from sources: the programs that do it, and what the commands do with them."""
