@@ -314,6 +314,20 @@ MUTATIONS = (
         f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
     ),
     Mutation(
+        "4 rules: one that asks wins over one that refuses",
+        CONDITIONS,
+        'if rule.source.kind == "deny":',
+        'if rule.source.kind == "deny" and found is None:',
+        "tests/gate/authority/test_model.py::test_the_road_decides_as_the_model_does",
+    ),
+    Mutation(
+        "4 rules: a deployment changes how many approve a packaged rule",
+        CONDITIONS,
+        'more: dict[str, Any] = {"approvers": self.approvers} if self.kind == "require-approval" else {}',
+        "more: dict[str, Any] = {}",
+        "tests/policy/test_never_wider.py::test_what_a_deployment_lets_through_the_packaged_policy_does_too",
+    ),
+    Mutation(
         "4 rules: objects within arguments have no types",
         DECLARED,
         'if kind == "object" and len(path) <= MAX_DEPTH and _is_closed(part):',
@@ -564,6 +578,13 @@ MUTATIONS = (
         "Hosts(private=pair) if wanted.webhook_private else Hosts(named=pair)",
         "Hosts(private=pair)",
         f"{WEBHOOK}::test_a_private_address_is_refused_unless_it_is_allowed",
+    ),
+    Mutation(
+        "approvals: a webhook follows where it is sent",
+        "src/toolgate/powers/net.py",
+        'if request.method != "GET":\n                raise ToolError("BAD_RESPONSE", "the target redirects',
+        'if False:\n                raise ToolError("BAD_RESPONSE", "the target redirects',
+        f"{WEBHOOK}::test_a_redirect_is_not_followed",
     ),
     Mutation(
         "approvals: a webhook is signed without its moment",
