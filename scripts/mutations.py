@@ -2097,6 +2097,20 @@ MUTATIONS = (
         f"{KEPT_ROUNDS}::test_what_is_remembered_is_bounded",
     ),
     Mutation(
+        "shared reads: one that has begun is shared, too",
+        "src/toolgate/kit/sql.py",
+        "            self._forget(key, own)  # who asks from now on needs a newer one",
+        "            pass",
+        f"{VIEWS}::test_who_asks_when_a_read_has_begun_gets_a_newer_one",
+    ),
+    Mutation(
+        "reading: a connection that ended is not replaced",
+        "src/toolgate/powers/sql.py",
+        "            if not fault.connection_invalidated:",
+        "            if True:",
+        "tests/powers/sql/test_sql.py::test_a_reader_finds_a_restarted_engine_without_a_failed_call",
+    ),
+    Mutation(
         "marks: a commit ends none",
         "src/toolgate/powers/sql.py",
         "        return self._version() == then",
@@ -2120,8 +2134,8 @@ MUTATIONS = (
     Mutation(
         "statistics: a window never moves",
         "src/toolgate/packs/governance/tools/query_fp_store.py",
-        "if rate.first <= until <= rate.last else None",
-        "",
+        "    if not rate.first <= until <= rate.last:",
+        "    if False:",
         f"{KEPT_STATISTICS}::test_a_rate_is_remembered_until_the_first_event_leaves_its_window",
     ),
     Mutation(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
 from functools import cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
@@ -52,3 +53,44 @@ class Views(Generic[Key, Value]):
         while len(self._kept) >= self._most:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = (value, taken)
+
+
+class SharedReads(Generic[Key, Value]):
+    """Reads of one thing that wait at the same time are one read: it begins after all of them asked, so it is new to each."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, asyncio.Future[Value]] = {}
+
+    async def read(
+        self, key: Key, run: Callable[[Callable[[Any], Value]], Awaitable[Value]], work: Callable[[Any], Value]
+    ) -> Value:
+        """`work`, as `run` runs it on a store's thread. Raises: what they raise, to all who share it."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = asyncio.ensure_future(self._begun(key, run, work))
+            waiting.add_done_callback(_seen)
+        return await asyncio.shield(waiting)  # whoever is cancelled leaves it to the others
+
+    async def _begun(
+        self, key: Key, run: Callable[[Callable[[Any], Value]], Awaitable[Value]], work: Callable[[Any], Value]
+    ) -> Value:
+        own = self._waiting[key]
+
+        def begin(store: Any) -> Value:
+            self._forget(key, own)  # who asks from now on needs a newer one
+            return work(store)
+
+        try:
+            return await run(begin)
+        finally:
+            self._forget(key, own)  # a store that is not there begins nothing
+
+    def _forget(self, key: Key, own: asyncio.Future[Value]) -> None:
+        if self._waiting.get(key) is own:
+            del self._waiting[key]
+
+
+def _seen(read: asyncio.Future[Any]) -> None:
+    """Nobody may be left to hear of a fault."""
+    if not read.cancelled():
+        read.exception()

@@ -1,6 +1,7 @@
 """Stores in SQL: SQLite files by default, PostgreSQL by URL.
 
-SQLite transactions that may write are serialised (`BEGIN IMMEDIATE`); PostgreSQL runs at READ COMMITTED. So what must be
+SQLite transactions that may write are serialised (`BEGIN IMMEDIATE`); PostgreSQL runs at READ COMMITTED, which for a reader is
+one statement by itself. So what must be
 atomic is one statement (`INSERT ... ON CONFLICT`), which both engines agree on.
 """
 
@@ -62,12 +63,24 @@ class SqlEngine:
         """One transaction. Raises: StoreUnavailable, ReadOnlyStoreError; and whatever `work` raises."""
         try:
             writer, reader = self._open()
-            with (writer if writing else reader).begin() as connection:
-                return work(connection)
+            return self._once(writer, work) if writing else self._read(reader, work)
         except exc.DBAPIError as fault:
             raise self._translated(fault, writing=writing) from fault
         except exc.TimeoutError as fault:  # no free connection: the engine hangs on the ones we have
             raise silent(self._name) from fault
+
+    def _once(self, engine: Engine, work: Callable[[Connection], Out]) -> Out:
+        with engine.begin() as connection:
+            return work(connection)
+
+    def _read(self, reader: Engine, work: Callable[[Connection], Out]) -> Out:
+        """Once more if the engine was restarted: a connection that ended is found by using it, not by a round trip before."""
+        try:
+            return self._once(reader, work)
+        except exc.DBAPIError as fault:
+            if not fault.connection_invalidated:
+                raise
+        return self._once(reader, work)
 
     def ask(self) -> None:
         """Raises: StoreUnavailable: also when the engine answers and takes no writes, as after a failover."""
@@ -219,7 +232,9 @@ def _postgresql(url: URL, name: str, *, writing: bool) -> Engine:
             pool_size=2,  # the store's thread and the probe
             max_overflow=0,
             pool_timeout=CONNECT_TIMEOUT_S,
-            pool_pre_ping=True,  # a restarted engine is found again without a failed call
+            pool_pre_ping=writing,  # a restarted engine is found again without a failed call; reading, see `_read`
+            # At READ COMMITTED a statement sees what is committed when it begins: for a reader BEGIN and COMMIT change nothing.
+            **({} if writing else {"isolation_level": "AUTOCOMMIT"}),
             hide_parameters=True,
             connect_args={
                 "connect_timeout": CONNECT_TIMEOUT_S,

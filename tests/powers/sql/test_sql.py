@@ -367,6 +367,33 @@ def test_an_engine_that_hangs_is_noticed_and_nobody_queues_behind_it(postgres: P
     stores.close()
 
 
+def test_a_reader_finds_a_restarted_engine_without_a_failed_call(postgres: Postgres, tmp_path: Path) -> None:
+    stores = OpenStores({"notes": postgres.new_database()}, tmp_path, [ONE])
+    asyncio.run(stores.get("notes").run(insert("a")))
+    reading = stores.reading.get("notes")
+    assert asyncio.run(reading.run(count)) == 1
+    postgres.stop()
+    postgres.start()
+    assert asyncio.run(reading.run(count)) == 1
+    postgres.stop()
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(reading.run(count))
+    postgres.start()
+    assert asyncio.run(reading.run(count)) == 1
+    stores.close()
+
+
+def test_a_reader_of_postgresql_writes_nothing_without_a_transaction_around_it(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    stores = OpenStores({"notes": postgres.new_database()}, tmp_path, [ONE])
+    reading = stores.reading.get("notes")
+    with pytest.raises(ReadOnlyStoreError):
+        asyncio.run(reading.run(insert("a")))
+    assert asyncio.run(reading.run(count)) == 0
+    stores.close()
+
+
 @pytest.mark.guard
 def test_processes_that_open_a_new_store_at_once_migrate_it_once_and_lose_nothing(tmp_path: Path) -> None:
     program = f"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from toolgate.kit.sql import Views
+from toolgate.kit.sql import SharedReads, Views
 from toolgate.packs.consensus.gossip.exchange import Quotas
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class ArbiterMemory:
         self.quotas = Quotas()
         self.finality: Views[str, dict[str, Any]] = Views(MAX_ANSWERS)
         """Answers by the round that was asked for."""
+        self.reading: SharedReads[int, Any] = SharedReads()
+        """Rounds that are asked for now, by number."""
         self.pages: Views[tuple[str, int, str], dict[str, Any]] = Views(MAX_ANSWERS)
         """Answers to gossip that brings nothing: by peer, number and store."""
         self.rounds: Views[int, RoundKnown] = Views(MAX_ANSWERS)

@@ -114,7 +114,8 @@ async def run_finality(ctx: Context, args: dict[str, Any]) -> Result:
         stood = engine.read_round(connection, network, round_id)
         return network, stood, engine.last_evidence(connection, network, round_id)
 
-    network, stood, evidence = await ctx.stores.get(STORE).run(read)
+    known: ArbiterMemory = ctx.memory
+    network, stood, evidence = await known.reading.read(round_id, ctx.stores.get(STORE).run, read)
     data = {
         "round_id": args["round_id"],
         "level": stood.round.level.name,
@@ -126,7 +127,6 @@ async def run_finality(ctx: Context, args: dict[str, Any]) -> Result:
     }
     told = answered(ctx, data | ({"evidence": evidence.hex()} if evidence else {}))
     if evidence is None or 2 * len(evidence) <= MAX_ANSWER_CHARACTERS:
-        known: ArbiterMemory = ctx.memory
         known.finality.put(args["round_id"], told.data, mark)
     return told
 

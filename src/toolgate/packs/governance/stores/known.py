@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from toolgate.kit.sql import Views
+from toolgate.kit.sql import SharedReads, Views
 
 if TYPE_CHECKING:
     from toolgate.packs.governance.invariants.block import Measurements
@@ -42,5 +42,7 @@ class GovernanceMemory:
 
     def __init__(self) -> None:
         self.consents: Views[str | None, OrgConsents] = Views(MAX_ORGANISATIONS)
+        self.reading_consents: SharedReads[str, list[Record]] = SharedReads()
+        self.reading_rates: SharedReads[tuple[str, str, int], CountedRate] = SharedReads()
         self.rates: Views[tuple[str | None, str, int], CountedRate] = Views(MAX_RATES)
         self.steady: Measurements = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import StoreUnavailable
@@ -16,7 +17,6 @@ from toolgate.packs.governance.tables import CONSENT
 from toolgate.packs.governance.tools import schemas
 
 if TYPE_CHECKING:
-    from toolgate.kit.sql import Views
     from toolgate.model.clock import Clock
     from toolgate.packs.governance.stores.known import GovernanceMemory
 
@@ -35,19 +35,20 @@ def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) ->
 
 async def consents_of(ctx: Context, named: str | None) -> OrgConsents:
     """Of the organisation that was named, or of the settings' own. Fails closed: a silent store has granted nothing."""
-    views: Views[str | None, OrgConsents] = ctx.memory.consents
-    known = views.get(named)
+    memory: GovernanceMemory = ctx.memory
+    known = memory.consents.get(named)
     if known is not None:
         return known
     # Whose reviews and consent are meant where nobody is named: the same here as for `toolgate fp mark`.
     org_id = str(ctx.settings.get("organisation", "local")) if named is None else named
     mark = ctx.stores.get(CONSENT).mark()
     try:
-        found = await consents(ctx.stores, lambda kept: kept.records(org_id))
+        run = partial(consents, ctx.stores)
+        found = await memory.reading_consents.read(org_id, run, lambda kept: kept.records(org_id))
     except StoreUnavailable:
         return OrgConsents(org_id, None)
     known = OrgConsents(org_id, {record.resource: record for record in found})
-    views.put(named, known, mark)
+    memory.consents.put(named, known, mark)
     return known
 
 

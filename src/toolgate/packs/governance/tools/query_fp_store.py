@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import StoreUnavailable, ToolError
@@ -18,7 +19,6 @@ from toolgate.packs.governance.tools import schemas
 from toolgate.packs.governance.tools.check_consent_requirements import ORG_PATTERN, consents_of, look_up
 
 if TYPE_CHECKING:
-    from toolgate.kit.sql import Views
     from toolgate.model.clock import Clock
     from toolgate.packs.governance.stores.known import GovernanceMemory, OrgConsents
     from toolgate.packs.governance.stores.reviews import FalsePositives
@@ -31,25 +31,36 @@ SHOWN_FINGERPRINT: Final = 12
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
     _require_rules(args)
     consented = await consents_of(ctx, args.get("orgId"))
-    base, since, until = _allowed(args, consented, ctx.clock)
-    named, args = args, args | {"orgId": consented.org_id}
-    views: Views[tuple[str | None, str, int], CountedRate] = ctx.memory.rates
-    mark = ctx.stores.get(FALSE_POSITIVES).mark()
-
-    def read(kept: FalsePositives) -> tuple[dict[str, Any], CountedRate | None]:
-        if args["queryType"] != "fp_rate":
-            return _ASK[args["queryType"]](kept, args, since, until), None
-        rate = _counted(kept, args, since, until)
-        return _rate_of(args, rate), rate
-
+    until = _now_ms(ctx.clock)
+    base = _allowed(args, consented, ctx.clock, until)
     try:
-        answer, rate = await false_positives(ctx.stores, read)
+        if args["queryType"] == "fp_rate":
+            rate = await _counted(ctx, args, consented.org_id)
+            base, answer = _allowed(args, consented, ctx.clock, rate.first), _rate_of(args, rate.counts)
+        else:
+            asked, since = args | {"orgId": consented.org_id}, until - _days_of(args) * DAY_MS
+            ask = _ASK[args["queryType"]]
+            answer = await false_positives(ctx.stores, lambda kept: ask(kept, asked, since, until))
     except StoreUnavailable:
         # Reading statistics fails open (nothing depends on them), and says that it did.
         return Result(data=base | {"confidence": "unavailable"}, decision="warn", message="the store does not answer")
-    if rate is not None:
-        views.put(_place_of(named), rate, mark)
     return Result(data=base | answer, decision="pass")
+
+
+async def _counted(ctx: Context, args: dict[str, Any], org_id: str) -> CountedRate:
+    memory: GovernanceMemory = ctx.memory
+    rule, days = args["ruleId"], _days_of(args)
+    mark = ctx.stores.get(FALSE_POSITIVES).mark()
+
+    def count(kept: FalsePositives) -> CountedRate:
+        until = _now_ms(ctx.clock)  # now: several callers may have waited for this
+        since = until - days * DAY_MS
+        last = until if mark is None else kept.same_until(org_id, rule, since, until)
+        return CountedRate(kept.counts(org_id, rule, since, until), until, last)
+
+    rate = await memory.reading_rates.read((org_id, rule, days), partial(false_positives, ctx.stores), count)
+    memory.rates.put(_place_of(args), rate, mark)
+    return rate
 
 
 def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) -> Result | None:
@@ -60,8 +71,11 @@ def run_at_once(clock: Clock, memory: GovernanceMemory, args: dict[str, Any]) ->
     consented = memory.consents.get(args.get("orgId")) if rate is not None else None
     if rate is None or consented is None:
         return None
-    base, _, until = _allowed(args, consented, clock)
-    return Result(data=base | _rate_of(args, rate), decision="pass") if rate.first <= until <= rate.last else None
+    until = _now_ms(clock)
+    base = _allowed(args, consented, clock, until)
+    if not rate.first <= until <= rate.last:
+        return None
+    return Result(data=base | _rate_of(args, rate.counts), decision="pass")
 
 
 def _require_rules(args: dict[str, Any]) -> None:
@@ -70,8 +84,8 @@ def _require_rules(args: dict[str, Any]) -> None:
         raise invalid_input(f"/{needs}", f"missing_{needs}", f"queryType {args['queryType']} needs {needs}.")
 
 
-def _allowed(args: dict[str, Any], consented: OrgConsents, clock: Clock) -> tuple[dict[str, Any], int, int]:
-    """What every answer says, and from when to when events count. Raises: ToolError ACCESS_DENIED."""
+def _allowed(args: dict[str, Any], consented: OrgConsents, clock: Clock, until: int) -> dict[str, Any]:
+    """What every answer says about events until then. Raises: ToolError ACCESS_DENIED."""
     kind = args["queryType"]
     needed = REQUIRED["query_fp_store", kind]
     refused = [status for status in look_up(consented, needed, clock) if not status.granted]
@@ -81,10 +95,13 @@ def _allowed(args: dict[str, Any], consented: OrgConsents, clock: Clock) -> tupl
         raise ToolError(
             "ACCESS_DENIED", f"no consent for {told}", data={"resources": [status.resource for status in refused]}
         )
-    until = int(clock.wall() * 1000)
     since = until - _days_of(args) * DAY_MS
     query = {"type": kind, "since": rfc3339(since / 1000), "until": rfc3339(until / 1000)}
-    return {"query": query, "consent": list(needed)}, since, until
+    return {"query": query, "consent": list(needed)}
+
+
+def _now_ms(clock: Clock) -> int:
+    return int(clock.wall() * 1000)
 
 
 def _days_of(args: dict[str, Any]) -> int:
@@ -97,13 +114,7 @@ def _place_of(args: dict[str, Any]) -> tuple[str | None, str, int]:
     return args.get("orgId"), args["ruleId"], _days_of(args)
 
 
-def _counted(kept: FalsePositives, args: dict[str, Any], since: int, until: int) -> CountedRate:
-    counts = kept.counts(args["orgId"], args["ruleId"], since, until)
-    return CountedRate(counts, until, kept.same_until(args["orgId"], args["ruleId"], since, until))
-
-
-def _rate_of(args: dict[str, Any], counted: CountedRate) -> dict[str, Any]:
-    counts = counted.counts
+def _rate_of(args: dict[str, Any], counts: Counts) -> dict[str, Any]:
     rate = {"ruleId": args["ruleId"], **counts.as_json(), "recommendation": recommendation(counts)}
     return {"confidence": counts.confidence, "rate": rate}
 
