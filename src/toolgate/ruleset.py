@@ -24,6 +24,7 @@ from toolgate.powers.secrets import SecretSources
 from toolgate.registry import SchemaRegistry
 
 if TYPE_CHECKING:
+    from toolgate.model.call import Environment
     from toolgate.policy.bundle import Policy
     from toolgate.policy.contract import Contract
     from toolgate.policy.manifest import Manifest
@@ -72,9 +73,21 @@ def read_rules(settings: Settings, before: Upstreams | None = None, share: Share
         if (tool.row or tool.name)
         in rows  # what a deployment's manifest leaves out is not served (orphans were refused)
     )
-    permits = Permits(grants, policy.manifest.roles, policy.manifest.answerers)
+    environment = environment_by(settings, enabled.packs)
+    permits = Permits(grants, policy.manifest.roles, policy.manifest.answerers, environment)
     addresses = Addresses([grant.tool for grant in permits.all()])
     return Ruleset(settings, enabled, policy.lock, registry, permits, addresses, warnings, upstreams, policy.digests)
+
+
+def environment_by(settings: Settings, packs: Sequence[Pack]) -> Environment:
+    """`cloud` where every binding store is on a shared engine, whether or not it answers now."""
+    binding = [store for pack in packs for store in pack.stores if store.binding]
+    shared = (
+        settings.stores.urls.get(store.name, "").startswith("postgres")
+        or bool(store.table and settings.value(store.table.setting))
+        for store in binding
+    )
+    return "cloud" if binding and all(shared) else "local"
 
 
 def _grant(

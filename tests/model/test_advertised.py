@@ -138,3 +138,5 @@ def test_titles_are_words_for_people() -> None:
     assert titles["check_adr_compliance"] == "Check ADR compliance (experimental)"
     assert titles["lra_check"] == "LRA check (experimental)"
     assert titles["library_search"] == "Library search (experimental)"
+    served = {tool.name: advertised.title(tool, "authoritative", "cloud") for tool in TOOLS}
+    assert served["check_adr_compliance"] == "Check ADR compliance (authoritative, cloud)"

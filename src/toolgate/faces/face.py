@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Kind, Level
 
     class Visible(Protocol):
+        """What a caller holds, and in which environment it is served, by the settings: what a client was shown of a tool must
+        not change whenever a store does not answer for a moment. Each answer says in which one it was given."""
+
+        @property
+        def environment(self) -> str: ...
         def __call__(self, kind: Kind = "tool", /) -> Sequence[Grant]: ...
 
 

@@ -106,7 +106,7 @@ _LISTED_KINDS: Final[Mapping[str, Kind]] = {
 
 
 _LISTS: Final[Mapping[str, Callable[[Visible, Sequence[Any]], dict[str, Any]]]] = {
-    "tools/list": lambda visible, _: {"tools": [_listed(grant) for grant in visible()]},
+    "tools/list": lambda visible, _: {"tools": [_listed(grant, visible.environment) for grant in visible()]},
     "prompts/list": lambda visible, _: {"prompts": offers.prompts(visible)},
     "resources/list": lambda visible, found: {"resources": offers.resources(visible, found)},
     "resources/templates/list": lambda visible, _: {"resourceTemplates": offers.templates(visible)},
@@ -133,17 +133,18 @@ def _initialize(request: McpRequest, visible: Visible) -> Reply:
     return _result(request, result)
 
 
-def _listed(grant: Grant) -> dict[str, Any]:
+def _listed(grant: Grant, environment: str) -> dict[str, Any]:
+    """An adopted tool as it was approved; one of our own also says what its answers count for, here and now."""
     tool = grant.tool
     if tool.foreign is not None:
         return offers.as_approved(grant, _about(grant), name=tool.name)
     return {
         "name": tool.name,
         "description": tool.summary,
-        "title": advertised.title(tool, grant.tier),
+        "title": advertised.title(tool, grant.tier, environment),
         "inputSchema": advertised.input_schema(tool.input_schema),
         "outputSchema": advertised.output_schema(tool.output_schema),
-        "annotations": advertised.hints(tool, grant.tier),
+        "annotations": advertised.hints(tool, grant.tier, environment),
         "_meta": _about(grant),
     }
 

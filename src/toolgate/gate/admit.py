@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from toolgate.gate.shared import SharedLimits
     from toolgate.gate.validate import SecretPaths, ToolIO
     from toolgate.kit.conditions.rules import CallRules
-    from toolgate.model.call import CallerBounds, Tier
+    from toolgate.model.call import CallerBounds, Environment, Tier
     from toolgate.model.clock import Clock, Ids, IdSource
     from toolgate.model.tool import Kind, Tool
     from toolgate.settings.limits import LimitSettings
@@ -217,17 +217,30 @@ _TOLD: Final[tuple[Kind, ...]] = ("tool", "prompt", "resource")
 """Kinds of what a caller may call that a handler is told of."""
 
 
+class Held(Struct, frozen=True):
+    """What one caller holds. Implements `toolgate.faces.face.Visible`."""
+
+    permits: Permits
+    caller: Caller
+    environment: Environment
+
+    def __call__(self, kind: Kind = "tool", /) -> list[Grant]:
+        return self.permits.visible(self.caller, kind)
+
+
 class Permits:
     """`bases`: the deployment's own roles, and the built-in role that each was made of. `answerers`: roles that may answer
-    requests for approval."""
+    requests for approval. `environment`: by the settings."""
 
     def __init__(
         self,
         grants: Iterable[Grant],
         bases: Mapping[str, str] | None = None,
         answerers: frozenset[str] = frozenset({ANSWERER}),
+        environment: Environment = "local",
     ) -> None:
         self.bases = bases or {}
+        self.environment = environment
         self.answerers = answerers
         self._by_name = {grant.tool.name: grant for grant in sorted(grants, key=lambda grant: grant.tool.name)}
         self._name_by_id = {grant.tool_id: grant.tool.name for grant in self._by_name.values() if not grant.tool.row}
@@ -254,6 +267,9 @@ class Permits:
     def visible(self, caller: Caller, kind: Kind = "tool") -> list[Grant]:
         held = [grant for grant in self._by_name.values() if grant.tool.kind == kind and caller.role in grant.roles]
         return held if caller.bounds is None else [grant for grant in held if grant.is_held_by(caller)]
+
+    def of(self, caller: Caller) -> Held:
+        return Held(self, caller, self.environment)
 
     def holdings(self, caller: Caller) -> list[dict[str, Any]]:
         """What this caller may call, as a handler is told of it."""
@@ -362,7 +378,9 @@ class Rate:
         self._due[caller.key_id] = due
         if len(self._due) > self._many:
             self._due = {key: second for key, second in self._due.items() if second > now}
-            self._many = max(KNOWN_CALLERS, 2 * len(self._due))  # so a call pays for two callers at most, not for all of them
+            self._many = max(
+                KNOWN_CALLERS, 2 * len(self._due)
+            )  # so a call pays for two callers at most, not for all of them
 
 
 def slot_limits(limits: LimitSettings) -> SlotLimits:

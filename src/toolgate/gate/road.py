@@ -19,7 +19,6 @@ written down by `refuse`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -231,7 +230,7 @@ class Road(Struct, frozen=True):
     def answer_plainly(self, arrival: Arrival, asked: Asked, found: Sequence[Any] = ()) -> Reply:
         """Let the face answer by itself, with what was found for it."""
         assert arrival.caller is not None
-        return arrival.face.answer(asked, partial(self.admission.permits.visible, arrival.caller), found)
+        return arrival.face.answer(asked, self.admission.permits.of(arrival.caller), found)
 
     def unrecorded(self, arrival: Arrival) -> Reply:
         """What to send in place of an answer that was held when the log failed."""

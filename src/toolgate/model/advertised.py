@@ -123,11 +123,11 @@ def _choices(schema: Any) -> dict[str, Any]:
     return {"enum": schema["enum"]} if isinstance(schema, Mapping) and "enum" in schema else {}
 
 
-def hints(tool: Tool, tier: Tier) -> dict[str, Any]:
+def hints(tool: Tool, tier: Tier, environment: str = "") -> dict[str, Any]:
     """All five hints of the protocol, so that no client falls back on a default that is wrong for the tool."""
     reads = tool.effect == "read"
     return {
-        "title": title(tool, tier),
+        "title": title(tool, tier, environment),
         "readOnlyHint": reads,
         "destructiveHint": tool.destructive and not reads,
         "idempotentHint": tool.idempotent or reads,
@@ -135,7 +135,11 @@ def hints(tool: Tool, tier: Tier) -> dict[str, Any]:
     }
 
 
-def title(tool: Tool, tier: Tier) -> str:
-    """Its own, or its name as words, and a tool's tier: `count_words` -> `Count words (experimental)`."""
+def title(tool: Tool, tier: Tier, environment: str = "") -> str:
+    """Its own, or its name as words, and what a tool's answers count for: `count_words` -> `Count words (experimental, local)`.
+
+    A contract says nothing of the environment: it is known where the tool is served.
+    """
     words = tool.title or tool.name.replace("_", " ").capitalize()
-    return f"{words} ({tier})" if tool.kind == "tool" else words
+    standing = f"{tier}, {environment}" if environment else tier
+    return f"{words} ({standing})" if tool.kind == "tool" else words

@@ -226,6 +226,26 @@ def until(say: Callable[[], dict[str, Any]], environment: str) -> dict[str, Any]
     return found
 
 
+BINDING = "Validate L0 invariants (authoritative, cloud)"
+
+
+def titles(world: World) -> dict[str, str]:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"authorization": f"Bearer {world.home.keys['admin']}"}
+    tools = speak.send(world.server.port, "/mcp", message, headers)[2]["result"]["tools"]
+    assert {tool["name"]: tool["annotations"]["title"] for tool in tools} == {
+        each["name"]: each["title"] for each in tools
+    }
+    return {tool["name"]: tool["title"] for tool in tools}
+
+
+def test_the_titles_of_our_tools_say_tier_and_environment(local: World, cloud: World) -> None:
+    here, there = titles(local), titles(cloud)
+    assert (here[L0], there[L0]) == (BINDING.replace("cloud", "local"), BINDING)
+    assert here["dummy_experimental"].endswith("(experimental, local)")
+    assert {title.rpartition(", ")[2] for title in there.values()} == {"cloud)"}
+
+
 def test_w08_stopping_the_engine_makes_answers_local_and_starting_it_makes_them_binding_again(cloud: Cloud) -> None:
     def say() -> dict[str, Any]:
         return cloud.envelope("mrt", L0, drift(50))
@@ -244,6 +264,7 @@ def test_w08_stopping_the_engine_makes_answers_local_and_starting_it_makes_them_
         assert (
             cloud.envelope("mrt", "check_consent_requirements", ask)["data"]["resources"][0]["state"] == "unavailable"
         )
+        assert titles(cloud)[L0] == BINDING, "what clients were shown of a tool does not change with an outage"
         open_ = cloud.envelope("mrt", ANALYZE, {"files": ["x"], "context": "acme/shop"})["data"]["analysis"]
         assert open_["confidence"] == "unavailable"
     finally:
