@@ -79,7 +79,6 @@ def desk_of(log: Log, ring: KeyRing, session: ConsoleSession, query: dict[str, s
         limits_fault=lambda: None,
         stops=tuple,
         approvals=None,  # type: ignore[arg-type]
-        answerers=frozenset,
     )
     return Desk(ports, session, ConsoleVisit("GET", (), query, {}), behind(log.path, log.index), log.clock.now)
 
