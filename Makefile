@@ -18,7 +18,7 @@ PYTEST = $(BIN)/python -m $(if $(REPEAT),scripts.suite --most $(REPEAT) --,pytes
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all environments check notice guard search rough upstreams mutations mutants conformance clients fail-closed dry-build tokens page-bench governance-bench bench bench-quick bench-against bench-road measures golden docs package lock clean
+.PHONY: help run test test-all environments check notice guard search rough upstreams mutations mutants conformance clients fail-closed dry-build tokens page-bench governance-bench bench bench-quick bench-against bench-road measures pictures golden docs package lock clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -124,6 +124,9 @@ governance-bench: $(VENV)/.dev  ## Precision and recall of the governance rules 
 
 page-bench: $(VENV)/.dev  ## Lighthouse on fresh papers (needs Node with npm and Chromium); noisy, never a gate
 	$(BIN)/python -m scripts.page_bench.run $(ARGS)
+
+pictures: $(VENV)/.dev  ## Take the README's pictures of the console again (needs Chromium)
+	PICTURES=docs $(BIN)/python -m pytest -q -n0 -m guard tests/console/pages/test_pictures.py
 
 golden: $(VENV)/.dev  ## Rewrite the golden audit log from two real servers
 	$(BIN)/python -m tests.ledger.replay

@@ -44,7 +44,6 @@ FILES = sorted(
 )
 ABOUT_PACKS = {
     "mutations.py": "names the file of every guard that it removes, those in packs too",
-    "console_pictures.py": "calls tools, as agents do, for a picture of it",
 }
 
 
