@@ -636,6 +636,13 @@ MUTATIONS = (
         "tests/console/pages/test_changes.py::test_a_change_that_no_page_holds_is_not_approved_on_one",
     ),
     Mutation(
+        "console: a piece of the log is counted twice",
+        "src/toolgate/console/index/building.py",
+        "if offset == place.offset and not is_done and (piece.read or is_packed):",
+        "if piece.read or is_packed:",
+        "tests/console/index/test_long_log.py::test_what_another_process_has_put_there_meanwhile_is_not_put_there_again",
+    ),
+    Mutation(
         "export: a spreadsheet runs what a caller wrote",
         "src/toolgate/ledger/reading/export.py",
         """return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\\t", "\\r") else text""",

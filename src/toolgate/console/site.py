@@ -8,13 +8,13 @@ started (SameSite=Strict); the form has the session's token. An act needs the ro
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.console.attempts import FORGOTTEN_S, Attempts, TooManyAttempts
 from toolgate.console.feed import Feed
-from toolgate.console.index.building import Behind, CatchUp, behind, catch_up
+from toolgate.console.index.building import Behind, CatchUp, behind, catch_up, next_piece, put_piece, read_piece
 from toolgate.console.index.filters import read_filter
 from toolgate.console.pages import approvals, people, tools
 from toolgate.console.pages import calls as call_pages
@@ -52,9 +52,10 @@ AT_ONCE: Final = 4
 """Pages that are made at the same time; the next ones wait."""
 SOON_BYTES: Final = 512 * 1024
 """So much of the log is read into the index before a page is made; more is left to a worker process."""
-PIECE_BYTES: Final = 48 * 1024 * 1024
-"""Of the log, that the worker reads at one go."""
+PIECE_BYTES: Final = 2 * 1024 * 1024
+"""Of the log, that the worker reads at one go: its records are written in hundredths of a second."""
 STILL_HERE_S: Final = 20.0
+_log: Final = logging.getLogger("toolgate.console")
 _CHANGED: Final = "has changed since this page was made, so nothing was recorded. Look again before you refuse it."
 _NEXT: Final = ("calls", "tools", "approvals", "keys", "panels", "upstreams")
 
@@ -179,11 +180,17 @@ class Console:
         return found
 
     async def _build(self) -> None:
-        """In a worker process, so that a long log costs nobody's calls anything."""
+        """Read in a worker process, so that a long log costs nobody's calls much; written here, where files may be."""
         asked = CatchUp(str(self._ports.log), str(self._ports.index), PIECE_BYTES)
-        with suppress(WorkFailed, ToolError, ToolgateError):
-            while (await self._ports.compute(catch_up, asked)).waiting > SOON_BYTES:
-                pass
+        done: set[tuple[str, int]] = set()
+        try:
+            while (place := await self._threads(next_piece, asked, done)) is not None:
+                piece = await self._ports.compute(read_piece, place)
+                await self._threads(put_piece, asked, place, piece)
+                if piece.read < place.size:
+                    done.add((place.run, place.segment))  # to its end: a busy server's newest file always has more
+        except (WorkFailed, ToolError, ToolgateError, *IndexFault) as fault:
+            _log.warning("the console's index is not made: %s %s", type(fault).__name__, fault)
 
     async def _export(self, desk: Desk) -> Reply:
         name = desk.visit.path[0]

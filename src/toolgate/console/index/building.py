@@ -2,13 +2,15 @@
 
 Each piece is one transaction that also says how far it came, so several processes can do this to one index, and a process that is
 killed has done a piece or has not. If a file of the log is gone or shorter than it was, the index is made again.
+
+Reading a piece and writing it are two steps: a worker process may read and not write, and reading takes most of the time.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +24,8 @@ from toolgate.ledger.lines import SegmentDamaged, lines_in
 
 PIECE_BYTES: Final = 2 * 1024 * 1024
 """Of the log, in one transaction."""
+PACKED_PIECES: Final = 8
+"""A packed file is unpacked from its beginning for each piece, so that one is read in fewer."""
 MAX_WORD: Final = 160
 """Characters of a name that the index keeps: our own are shorter."""
 NO_ONE: Final = 0
@@ -40,6 +44,29 @@ class CatchUp(Struct, frozen=True):
     most_bytes: int
 
 
+ReadRow = tuple[int, int, int, bytes | None, str, str, str, str, str, str, int, int, int, int]
+"""ts, seq, kind, request; caller, tool, upstream, verdict, decision, tier; microseconds, clamps, offset, length."""
+
+
+class PieceAsked(Struct, frozen=True):
+    """Lines of one file of the log, from here on."""
+
+    run: str
+    segment: int
+    path: str
+    offset: int
+    size: int
+
+
+class ReadPiece(Struct, frozen=True):
+    """What a piece of the log says that pages speak of."""
+
+    rows: list[ReadRow]
+    lines: int
+    read: int
+    """Bytes; 0: there was nothing new."""
+
+
 class Behind(Struct, frozen=True):
     """How far the index is behind the log."""
 
@@ -51,14 +78,8 @@ class Behind(Struct, frozen=True):
 
 def catch_up(asked: CatchUp) -> Behind:
     """Raises: sqlite3.Error, OSError. Side effects: the index grows, and loses what is too old."""
-    log, path = Path(asked.log), Path(asked.index)
-    runs = runs_in(log) if log.is_dir() else {}
-    connection = open_index(path)
+    runs, connection = _opened(asked)
     try:
-        if _is_of_another_log(connection, runs):
-            connection.close()
-            drop_index(path)
-            connection = open_index(path)
         left = asked.most_bytes
         for name, segment in _newest_first(runs):
             while left > 0 and (read := _piece(connection, name, segment, min(left, PIECE_BYTES))):
@@ -67,6 +88,46 @@ def catch_up(asked: CatchUp) -> Behind:
         return _behind(connection, runs)
     finally:
         connection.close()
+
+
+def next_piece(asked: CatchUp, done: Collection[tuple[str, int]]) -> PieceAsked | None:
+    """What to read next, newest file first; None: nothing. `done`: files that were read to their end a moment ago.
+
+    Raises: sqlite3.Error, OSError.
+    """
+    runs, connection = _opened(asked)
+    try:
+        for name, segment in _newest_first(runs):
+            offset, _, is_done = _place(connection, str(name), segment.number)
+            is_read = is_done or (segment.path.suffix != ".gz" and segment.path.stat().st_size <= offset)
+            if not is_read and (str(name), segment.number) not in done:
+                size = asked.most_bytes * (PACKED_PIECES if segment.path.suffix == ".gz" else 1)
+                return PieceAsked(str(name), segment.number, str(segment.path), offset, size)
+        return None
+    finally:
+        connection.close()
+
+
+def put_piece(asked: CatchUp, place: PieceAsked, piece: ReadPiece) -> None:
+    """Raises: sqlite3.Error, OSError. Side effects: as `catch_up`."""
+    connection = open_index(Path(asked.index))
+    try:
+        _put(connection, place, piece)
+        _forget_oldest(connection)
+    finally:
+        connection.close()
+
+
+def _opened(asked: CatchUp) -> tuple[Mapping[RunName, Sequence[Segment]], sqlite3.Connection]:
+    """The log's files, and the index of these and no others."""
+    log, path = Path(asked.log), Path(asked.index)
+    runs = runs_in(log) if log.is_dir() else {}
+    connection = open_index(path)
+    if _is_of_another_log(connection, runs):
+        connection.close()
+        drop_index(path)
+        connection = open_index(path)
+    return runs, connection
 
 
 def behind(log: Path, path: Path) -> Behind:
@@ -114,26 +175,50 @@ def _behind(connection: sqlite3.Connection, runs: Mapping[RunName, Sequence[Segm
 
 def _piece(connection: sqlite3.Connection, name: RunName, segment: Segment, size: int) -> int:
     """Bytes that were read; 0: there was nothing new."""
+    offset, _, is_done = _place(connection, str(name), segment.number)
+    if is_done:
+        return 0
+    place = PieceAsked(str(name), segment.number, str(segment.path), offset, size)
+    piece = read_piece(place)
+    _put(connection, place, piece)
+    return piece.read
+
+
+def _place(connection: sqlite3.Connection, run: str, segment: int) -> tuple[int, int, int]:
+    """Where reading goes on: the offset, the lines before it, and whether all of a packed file was read."""
+    query = "SELECT offset, seq, is_packed FROM segment JOIN run ON run.no = segment.run WHERE name = ? AND number = ?"
+    found = connection.execute(query, (run, segment)).fetchone()
+    return found or (0, 0, 0)
+
+
+def read_piece(asked: PieceAsked) -> ReadPiece:
+    """Reads alone, so that a worker process can do it."""
+    lines, read = _lines(Path(asked.path), asked.offset, asked.size)
+    rows: list[ReadRow] = []
+    offset = asked.offset
+    for line in lines:
+        found = record.read(line)
+        if found is not None and (row := _row(found, offset, len(line))) is not None:
+            rows.append(row)
+        offset += len(line) + 1
+    return ReadPiece(rows, len(lines), read)
+
+
+def _put(connection: sqlite3.Connection, place: PieceAsked, piece: ReadPiece) -> None:
+    """In one transaction, unless another process has put it there meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        run = _number(connection, "run", "name", str(name))
-        found = connection.execute(
-            "SELECT offset, seq, is_packed FROM segment WHERE run = ? AND number = ?", (run, segment.number)
-        ).fetchone()
-        offset, seq, is_done = found or (0, 0, 0)
-        lines, read = ([], 0) if is_done else _lines(segment.path, offset, size)
-        if read:
-            _insert(connection, run, segment.number, offset, lines)
-            place = (run, segment.number, offset + read, seq + len(lines), 0)
-            connection.execute("INSERT OR REPLACE INTO segment VALUES (?, ?, ?, ?, ?)", place)
-        elif segment.path.suffix == ".gz" and not is_done:
-            place = (run, segment.number, offset, seq, 1)
-            connection.execute("INSERT OR REPLACE INTO segment VALUES (?, ?, ?, ?, ?)", place)
+        offset, seq, is_done = _place(connection, place.run, place.segment)
+        is_packed = not piece.read and place.path.endswith(".gz")
+        if offset == place.offset and not is_done and (piece.read or is_packed):
+            run = _number(connection, "run", "name", place.run)
+            _insert(connection, run, place.segment, piece.rows)
+            now = (run, place.segment, offset + piece.read, seq + piece.lines, int(is_packed))
+            connection.execute("INSERT OR REPLACE INTO segment VALUES (?, ?, ?, ?, ?)", now)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
-    return read
 
 
 def _lines(path: Path, offset: int, size: int) -> tuple[list[bytes], int]:
@@ -151,20 +236,19 @@ def _lines(path: Path, offset: int, size: int) -> tuple[list[bytes], int]:
     return found, read
 
 
-def _insert(connection: sqlite3.Connection, run: int, segment: int, offset: int, lines: Sequence[bytes]) -> None:
+def _insert(connection: sqlite3.Connection, run: int, segment: int, read: Sequence[ReadRow]) -> None:
     words = _Words(connection)
     rows: list[tuple[Any, ...]] = []
     sums: dict[tuple[int, int, int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for line in lines:
-        found = record.read(line)
-        if found is not None and (row := _row(found, run, segment, offset, len(line), words)) is not None:
-            rows.append(row)
-            if row[3] == KINDS["outcome"]:
-                entry = sums[row[0] // BUCKET_MS, row[5], row[6], row[8]]
-                entry[0] += 1
-                entry[1] += bool(row[12])
-                entry[2] = max(entry[2], row[0])
-        offset += len(line) + 1
+    for ts, seq, kind, request, *named, us, clamps, offset, length in read:
+        caller, tool, upstream, verdict, decision, tier = map(words, named)
+        names = (caller, tool, upstream, verdict, decision, tier)
+        rows.append((ts, run, seq, kind, request, *names, us, clamps, segment, offset, length))
+        if kind == KINDS["outcome"]:
+            entry = sums[ts // BUCKET_MS, caller, tool, verdict]
+            entry[0] += 1
+            entry[1] += bool(clamps)
+            entry[2] = max(entry[2], ts)
     connection.executemany(_ENTRY, rows)
     connection.executemany(_TALLY, [(*key, *values) for key, values in sums.items()])
     connection.execute("UPDATE total SET entries = entries + ?", (len(rows),))
@@ -178,7 +262,7 @@ class _Words:
         self._known: dict[str, int] = {}
 
     def __call__(self, value: Any) -> int:
-        text = value[:MAX_WORD] if isinstance(value, str) else ""
+        text = _word(value)
         if text not in self._known:
             self._known[text] = _number(self._connection, "word", "text", text) if text else NO_ONE
         return self._known[text]
@@ -191,9 +275,7 @@ def _number(connection: sqlite3.Connection, table: str, column: str, text: str) 
     return int(number)
 
 
-def _row(
-    found: Mapping[str, Any], run: int, segment: int, offset: int, length: int, words: _Words
-) -> tuple[Any, ...] | None:
+def _row(found: Mapping[str, Any], offset: int, length: int) -> ReadRow | None:
     """None: not a record that pages speak of."""
     kind, ts, seq = KINDS.get(str(found.get("event"))), milliseconds(found.get("ts")), found.get("seq")
     if kind is None or ts is None or type(seq) is not int:
@@ -202,22 +284,24 @@ def _row(
     clamps = found.get("clamps")
     return (
         ts,
-        run,
         seq,
         kind,
         _request(found.get("requestId")),
-        words(caller.get("id") or _object(found, "by").get("key")),
-        words(metadata.get("toolId") or found.get("act")),
-        words(found.get("upstream") or about.get("upstream")),
-        words(_verdict(found)),
-        words(found.get("decision")),
-        words(found.get("tier")),
+        _word(caller.get("id") or _object(found, "by").get("key")),
+        _word(metadata.get("toolId") or found.get("act")),
+        _word(found.get("upstream") or about.get("upstream")),
+        _word(_verdict(found)),
+        _word(found.get("decision")),
+        _word(found.get("tier")),
         _microseconds(found.get("durationMs")),
         len(clamps) if isinstance(clamps, list) else 0,
-        segment,
         offset,
         length,
     )
+
+
+def _word(value: Any) -> str:
+    return value[:MAX_WORD] if isinstance(value, str) else ""
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
