@@ -241,7 +241,7 @@ def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Out
     """Step 7. What a failed tool says besides its code is bounded and strict, but has no schema of its own."""
     result = outcome.result
     data = result.data
-    if (wrong := _wrong_field(outcome, grant, max_bytes)) is not None:
+    if not _is_plain(outcome) and (wrong := _wrong_field(outcome, grant, max_bytes)) is not None:
         return bad_output(wrong)
     if result.ask is not None:
         return _asking(outcome, grant, call)
@@ -269,6 +269,16 @@ def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Out
     except Exception:  # noqa: BLE001 (the border: a pack's text function is a handler too)
         return bad_output("the text form could not be made")
     return outcome
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    """A success that says nothing beside its data, as most do: then `_wrong_field` has nothing to find."""
+    result: Any = outcome.result  # fields of a struct hold whatever a handler put there
+    if result.decision is not None or result.code is not None or result.message is not None or result.content:
+        return False
+    if result.is_error is not None or result.degraded is not None or outcome.text is not None:
+        return False
+    return result.success is True and type(result.exit_code) is int and outcome.reason is None
 
 
 def _wrong_field(outcome: Outcome, grant: Grant, max_bytes: int) -> str | None:
@@ -328,8 +338,6 @@ def _odd_field(outcome: Outcome) -> str | None:
         return "degraded"
     if type(result.exit_code) is not int:
         return "exit_code"
-    if result.message is None and outcome.text is None and outcome.reason is None:
-        return None  # a plain success, as most are
     texts = (result.message, outcome.text, outcome.reason)
     return None if all(text is None or _is_text(text) for text in texts) else "message"
 

@@ -27,7 +27,7 @@ class Client(Protocol):
     """Whose key was accepted on its connection last."""
 
     arrival: Any
-    """What the application keeps beside the answer until that is sent."""
+    """What the application keeps beside the answer until that is sent. Its `leave` is called before what is in `gone`."""
 
     def known_as(self, caller_id: str) -> None:
         """Its key was accepted."""

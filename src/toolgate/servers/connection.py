@@ -163,6 +163,8 @@ class Connection(BufferedProtocol, Generic[H]):
             self._unread.set_result(None)
             self._unread = None
         if self._is_made_later:
+            if self.arrival is not None:
+                self.arrival.leave()
             for tell in self.gone:
                 tell()
 
@@ -401,7 +403,9 @@ class Connection(BufferedProtocol, Generic[H]):
         self._answered(last=last)
 
     def _answered(self, *, last: bool) -> None:
-        self.gone, self.arrival = [], None
+        self.arrival = None
+        if self.gone:
+            self.gone = []
         if self.turn_id is NEWCOMERS:
             self._door.heard(self)
         self._request = self._head = _NOTHING  # an idle connection keeps nothing of a call

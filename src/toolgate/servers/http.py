@@ -166,7 +166,6 @@ class HttpApp:
             arrival = client.arrival = self._arrival(head.face, head, body, client, is_held=True)
             if head.is_look:
                 arrival.message, arrival.fault = head.face.look(head.hints), None
-            client.gone.append(arrival.leave)
             reply = await self._road.carry(arrival)
             if reply.stream is not None:
                 await self._stream(arrival, reply)

@@ -386,8 +386,9 @@ class HttpTransport:
 
         Raises: as `_send` and `_judge`; TimeoutError.
         """
+        request = wire.with_body(self._head(kind) + more, data)
         connection = None if kind.method in _GREETINGS else self._rested()
-        first = None if connection is None else self._sent(connection, wire.with_body(self._head(kind) + more, data))
+        first = None if connection is None else self._sent(connection, request)
         catch, session = None, self._session
         if connection is None or first is None:
             catch = Catch(number, self._inbox, hears, self._bounds)
