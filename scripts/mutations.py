@@ -2118,6 +2118,20 @@ MUTATIONS = (
         "tests/powers/sql/test_sql.py::test_a_reader_finds_a_restarted_engine_without_a_failed_call",
     ),
     Mutation(
+        "papers: a look is believed whatever changes",
+        "src/toolgate/packs/lra/checks/known.py",
+        "now - look.began < TRUSTED_S and look.is_unchanged() else None",
+        "now - look.began < TRUSTED_S else None",
+        "tests/packs/lra/tools/test_repeats.py::test_any_change_is_seen_at_once",
+    ),
+    Mutation(
+        "papers: a page that nobody watches is remembered",
+        "src/toolgate/packs/lra/checks/known.py",
+        " and page in look.names and ",
+        " and ",
+        "tests/packs/lra/tools/test_repeats.py::test_a_paper_in_a_hidden_folder_or_behind_a_link_is_read_each_time",
+    ),
+    Mutation(
         "marks: a commit ends none",
         "src/toolgate/powers/sql.py",
         "        return self._version() == then",

@@ -56,7 +56,7 @@ def call(tmp_path: Path, pool: ComputePool):
             writer=workspace if tool.effect == "write" else None,
             memory=memory,
         )
-        result = tool.run(ctx, args)
+        result = (tool.at_once and tool.at_once(ctx.clock, memory, args)) or tool.run(ctx, args)
         answer = result if isinstance(result, Result) else asyncio.run(result)
         jsonschema_rs.Draft202012Validator(tool.output_schema).validate(answer.data)
         return answer

@@ -10,11 +10,12 @@ from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.lra.build import scaffold
 from toolgate.packs.lra.checks import report as reporting
 from toolgate.packs.lra.checks import rules
-from toolgate.packs.lra.checks.known import Reports, digest_of
+from toolgate.packs.lra.checks.known import Reports, digest_of, look_at
 from toolgate.packs.lra.paper.artifact import Artifact, gather
 from toolgate.packs.lra.settings import PATH_PATTERN
 
 if TYPE_CHECKING:
+    from toolgate.model.clock import Clock
     from toolgate.model.powers import ReadFiles
 
 _DEADLINE_S: Final = 10.0
@@ -34,12 +35,23 @@ def _init_text(data: dict[str, Any]) -> str:
 
 async def run_validate(ctx: Context, args: dict[str, Any]) -> Result:
     reports: Reports = ctx.memory
-    artifact, digest = await in_thread(_read, ctx.files, args["path"])
+    path, now = args["path"], ctx.clock.monotonic()
+    look = reports.current(now)
+    if look is None and reports.wants_look(path, now) and (look := await in_thread(look_at, ctx.files, now)):
+        reports.looked(look)
+    artifact, digest = await in_thread(_read, ctx.files, path)
     report = reports.get(digest)
     if report is None:
         report = await ctx.compute(judge, artifact)
         reports.put(digest, report)
+    reports.judged(path, artifact.shown, report, look)
     return Result(report)
+
+
+def validate_again(clock: Clock, reports: Reports, args: dict[str, Any]) -> Result | None:
+    """The report of a paper that was judged, if nothing has changed since."""
+    report = reports.again(args["path"], clock.monotonic())
+    return None if report is None else Result(report)
 
 
 def _read(files: ReadFiles, path: str) -> tuple[Artifact, bytes]:
@@ -158,6 +170,7 @@ def _validate_tool(name: str, summary: str) -> Tool:
         effect="read",
         deadline_s=_DEADLINE_S,
         run=run_validate,
+        at_once=validate_again,
         error_codes=_VALIDATE_CODES,
         text=_validate_text,
     )
