@@ -71,18 +71,25 @@ def report(analysis: Analysis) -> dict[str, Any]:
 
 def reasons(analysis: Analysis) -> list[str]:
     counts, limits = analysis.counts, analysis.limits
-    told = [f"{counts[severity]} {severity} findings, {limits[severity]} allowed" for severity in analysis.exceeded]
+    told = [
+        f"{_counted(counts[severity], f'{severity} finding')}, {limits[severity]} allowed"
+        for severity in analysis.exceeded
+    ]
     if analysis.breaker.is_open:
         told.append(
-            f"circuit breaker open: {analysis.breaker.blocked} reports blocked this hour, so this one only warns"
+            f"circuit breaker open: {_counted(analysis.breaker.blocked, 'report')} blocked this hour, so this one only warns"
         )
     if not analysis.exceeded and any(counts.values()):
         told.append("findings within the thresholds")
     if analysis.repository.skipped:
-        told.append(f"{len(analysis.repository.skipped)} files could not be read")
+        told.append(f"{_counted(len(analysis.repository.skipped), 'file')} could not be read")
     if analysis.drift is not None and analysis.drift.created is None:
         told.append("there is no baseline to compare with: make one with toolgate baseline, or mode calibration")
     return told or ["no findings"]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def reliability(analysis: Analysis, rule: str) -> Counts:

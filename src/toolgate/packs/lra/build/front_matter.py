@@ -6,11 +6,11 @@ The values come from Pandoc's metadata, so that a LaTeX file or a notebook is re
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from toolgate.errors import ToolError
 from toolgate.kit import yamldoc
+from toolgate.later import later
 from toolgate.packs.lra.build.authors import ListedAuthor, read_authors
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.meta import blocks as blocks_of
@@ -20,6 +20,7 @@ from toolgate.packs.lra.build.faults import SourceFaults, SourcePlace
 from toolgate.packs.lra.build.source import Source
 from toolgate.packs.lra.paper import licences, metadata
 
+_NEAR: Final = later("difflib:get_close_matches")
 KEYS: Final = frozenset(
     {"title", "subtitle", "author", "authors", "affiliations", "date", "description", "abstract", "url", "doi"}
     | {"license", "keywords", "tags", "lang", "claims", "bibliography", "csl", "nocite", "scripts", "capability"}
@@ -160,7 +161,7 @@ class _Reader(NamedTuple):
     def require_known(self) -> None:
         for key in self.meta:
             if key not in KEYS and key not in OTHERS:
-                near = get_close_matches(key, KEYS, 1)
+                near = _NEAR(key, KEYS, 1)
                 hint = f"is it {near[0]}?" if near else f"known are {', '.join(sorted(KEYS))}"
                 self.faults.add(self.lines.place(key), f"unknown key {key}; {hint}")
 

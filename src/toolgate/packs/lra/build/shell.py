@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from functools import cache
 from html import escape
-from importlib.resources import files
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from toolgate.packs.lra.build import words
@@ -44,10 +44,10 @@ class Section(NamedTuple):
 
 @cache
 def data(*parts: str) -> bytes:
-    found = files("toolgate.packs.lra") / "data"
-    for part in parts:
-        found = found / part
-    return found.read_bytes()
+    found = get_data("toolgate.packs.lra", "/".join(("data", *parts)))
+    if found is None:  # a loader that has no files
+        raise FileNotFoundError("/".join(parts))
+    return found
 
 
 def template(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Final, NamedTuple
 
 MAX_WORDS_AROUND: Final = 900
@@ -139,7 +139,10 @@ def recognise(text: str) -> Licence | None:
 
 @cache
 def _shipped(spdx: str) -> str:
-    return (files("toolgate.packs.lra") / "data" / "licences" / f"{spdx}.txt").read_text("utf-8")
+    found = get_data("toolgate.packs.lra", f"data/licences/{spdx}.txt")
+    if found is None:  # a loader that has no files
+        raise KeyError(spdx)
+    return found.decode()
 
 
 def text_of(spdx: str, *, year: str, holder: str) -> str:

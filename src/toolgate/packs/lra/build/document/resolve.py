@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Any, Final
 from urllib.parse import unquote
 
+from toolgate.later import later
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.state import Document, Label
 from toolgate.packs.lra.build.faults import SourcePlace
 
+_NEAR: Final = later("difflib:get_close_matches")
 _LABEL_LIKE: Final = re.compile(
     r"(?:fig|tbl|tab|eq|eqn|sec|lst|app|clm|thm|lem|cor|prp|def|exm|rem|cnj|asm|exr|alg)[-:]", re.IGNORECASE
 )
@@ -58,9 +59,9 @@ class ReferenceResolver:
 
     def _unknown(self, key: str) -> str:
         if _LABEL_LIKE.match(key):
-            near = get_close_matches(key, self.document.labels, 1)
+            near = _NEAR(key, self.document.labels, 1)
             return f"there is no label {key}{f'; is it {near[0]}?' if near else ''}"
-        near = get_close_matches(key, self.known, 1)
+        near = _NEAR(key, self.known, 1)
         return f"there is no reference {key} in the bibliography{f'; is it {near[0]}?' if near else ''}"
 
     def _references(self, citations: list[dict[str, Any]]) -> ast.Nodes:
@@ -87,7 +88,7 @@ class ReferenceResolver:
         name = attributes["to"]
         label = self.document.labels.get(name)
         if label is None:
-            near = get_close_matches(name, self.document.labels, 1)
+            near = _NEAR(name, self.document.labels, 1)
             hint = f"; is it {near[0]}?" if near else ""
             pattern = r"\{[^{}]*" + re.escape(name)
             self.document.fault(self.document.place(name, pattern=pattern), f"there is no label {name}{hint}")

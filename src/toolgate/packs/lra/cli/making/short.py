@@ -6,6 +6,7 @@ both make of the same words.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,10 +30,14 @@ _PLAIN: Final = re.compile(r"[^-\s*?\[~$%=][^*?\[~$%=]*")
 
 
 def short(arguments: Sequence[str]) -> bool:
-    """Side effects: builds the paper, if this is plainly asked for. Raises: SystemExit."""
+    """Raises: SystemExit.
+
+    Side effects: builds the paper, if this is plainly asked for, and then leaves garbage to the end of the process.
+    """
     asked = plain(arguments)
     if asked is None or _IS_BESIDE(asked["source"], asked["output"] or asked["source"].with_suffix("")):
         return False
+    gc.disable()  # this process ends in a moment, and what it made with it
     told(lambda: _BUILD(**asked))
     return True
 
