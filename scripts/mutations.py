@@ -314,6 +314,20 @@ MUTATIONS = (
         f"{CONDITION_TESTS}::test_a_condition_that_cannot_be_right_is_refused_with_its_place",
     ),
     Mutation(
+        "4 rules: the memory they are judged in is never left",
+        CONDITIONS,
+        "if not self._left:",
+        "if self._room is None:",
+        f"{CONDITION_TESTS}::test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_have_their_own",
+    ),
+    Mutation(
+        "4 rules: long arguments pile up in the memory of others",
+        CONDITIONS,
+        "if size > ROOM_BYTES:",
+        "if False:",
+        f"{CONDITION_TESTS}::test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_have_their_own",
+    ),
+    Mutation(
         "4 rules: one that asks wins over one that refuses",
         CONDITIONS,
         'if rule.source.kind == "deny":',

@@ -55,14 +55,11 @@ class CallerBounds(Struct, frozen=True):
 
     def covers(self, row: str) -> bool:
         """May a tool of this row be used?"""
-        return not self.scopes or any(fnmatchcase(row, scope) for scope in self.scopes)
+        return not self.scopes or _covers(self.scopes, row)
 
     def admits(self, address: str | None) -> bool:
         """May a call come from there? One without an address is not from any range."""
-        if not self.ranges:
-            return True
-        found = None if address is None else _address(address)
-        return found is not None and any(found in network for network in _networks(self.ranges))
+        return not self.ranges or (address is not None and _admits(self.ranges, address))
 
     def told_scopes(self) -> str:
         more = f" and {len(self.scopes) - SHOWN} more" if len(self.scopes) > SHOWN else ""
@@ -95,6 +92,17 @@ def check_bounds(bounds: CallerBounds) -> None:
 
 
 @lru_cache(maxsize=4096)
+def _covers(scopes: tuple[str, ...], row: str) -> bool:
+    return any(fnmatchcase(row, scope) for scope in scopes)
+
+
+@lru_cache(maxsize=4096)
+def _admits(ranges: tuple[str, ...], address: str) -> bool:
+    found = _address(address)
+    return found is not None and any(found in network for network in _networks(ranges))
+
+
+@lru_cache(maxsize=4096)
 def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
     """Raises: ValueError."""
     from ipaddress import ip_network  # noqa: PLC0415 (3 ms, for keys that have ranges)
@@ -110,7 +118,6 @@ def _networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
 def _address(text: str) -> Address | None:
     from ipaddress import IPv6Address, ip_address  # noqa: PLC0415 (as above)
 

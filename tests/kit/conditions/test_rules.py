@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from toolgate.kit.conditions import rules
 from toolgate.kit.conditions.checks import ConditionFault
 from toolgate.kit.conditions.rules import LOOP_BYTES, RuleChecker, RuleText, Subject, Unjudged
 from toolgate.model import strictjson
@@ -205,9 +206,32 @@ def test_a_rule_that_loops_is_not_judged_on_long_arguments_and_one_that_does_not
     assert decide("args.or_null.contains('b')", long) is False
 
 
+def test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_have_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = CHECKER.compile([RuleText("r", "deny", "args.or_null == 'b'")])
+    made: list[Any] = []
+    make = rules._room.make
+
+    def counted() -> Any:
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(rules._room, "make", counted)
+    monkeypatch.setattr(rules._room, "_left", 0)
+    for _ in range(2 * rules.ROOM_RULES + 1):
+        assert compiled.deciding(subject(or_null="a")) is None
+    assert len(made) == 3
+    monkeypatch.setattr(rules._room, "_left", 0)
+    assert compiled.deciding(subject(or_null="a" * rules.ROOM_BYTES)) is None
+    assert len(made) == 3
+    assert compiled.deciding(subject(or_null="b")) is not None
+    assert len(made) == 4
+
+
 def test_the_first_rule_that_holds_decides() -> None:
-    rules = CHECKER.compile([RuleText("one", "deny", "args.n == 1"), RuleText("two", "deny", "true")])
-    found = [rules.deciding(subject(n=n)) for n in (1, 2)]
+    compiled = CHECKER.compile([RuleText("one", "deny", "args.n == 1"), RuleText("two", "deny", "true")])
+    found = [compiled.deciding(subject(n=n)) for n in (1, 2)]
     assert [rule.source.name for rule in found if rule] == ["one", "two"]
 
 
@@ -287,11 +311,11 @@ def random_call(random: Random) -> dict[str, Any]:
 def test_conditions_decide_as_a_model_of_them_does(condition: tuple[str, Any], seed: int) -> None:
     """A hundred thousand random calls in `make search`."""
     text, model = condition
-    rules, random = CHECKER.compile([RuleText("r", "deny", text)]), Random(seed)
+    compiled, random = CHECKER.compile([RuleText("r", "deny", text)]), Random(seed)
     for _ in range(CALLS_A_CONDITION):
         call = random_call(random)
         try:
-            found: Any = rules.deciding(subject(**call)) is not None
+            found: Any = compiled.deciding(subject(**call)) is not None
         except Unjudged:
             found = ERROR
         assert found == model(call), (text, call)

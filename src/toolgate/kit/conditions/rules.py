@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,12 +18,13 @@ from toolgate.kit.conditions.declared import Variable, arguments_of
 from toolgate.kit.conditions.messages import Descriptors
 from toolgate.kit.conditions.syntax import SyntaxNode, message_types, read
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 RuleKind = Literal["deny", "require-approval"]
 LOOP_BYTES: Final = 64 * 1024
 """Of arguments, for rules that loop: each of ten thousand steps may read all of them."""
+ROOM_BYTES: Final = 4096
+"""Of arguments, for rules that are judged in a room with others; what they read is copied into it."""
+ROOM_RULES: Final = 256
+"""Of one room: a megabyte in the end."""
 _LOOP: Final = b"@result"
 """What the library calls the result of a loop."""
 _ENVIRONMENTS: Final = ("local", "cloud")
@@ -89,12 +90,42 @@ class CallRule(Struct, frozen=True):
         if self.loops and subject.size > LOOP_BYTES:
             raise Unjudged(self, "rule_budget")
         try:
-            found = self._run(data={name: find(subject) for name, find in self.needs}).value()
+            # By place: names of parameters are a seventh of the instructions that the library takes for a rule.
+            found = self._run(
+                None, {name: find(subject) for name, find in self.needs}, None, _room(subject.size)
+            ).value()
         except RuntimeError as fault:
             raise Unjudged(self, "rule_budget" if "budget" in str(fault) else "rule_error") from None
         if found is True or found is False:
             return bool(found)
         raise Unjudged(self, "rule_error")
+
+
+class _Rooms:
+    """Memory in which rules are judged, one room after the other. Making one is a quarter of the instructions that a
+    rule takes, and what lies in one is freed with it; so it is left after some rules, and a rule that reads much gets its own."""
+
+    __slots__ = ("_left", "_room", "make")
+
+    def __init__(self) -> None:
+        self.make: Callable[[], Any] = _no_room
+        self._room: Any = None
+        self._left = 0
+
+    def __call__(self, size: int) -> Any:
+        if size > ROOM_BYTES:
+            return None
+        if not self._left:
+            self._room, self._left = self.make(), ROOM_RULES
+        self._left -= 1
+        return self._room
+
+
+def _no_room() -> Any:
+    return None
+
+
+_room: Final = _Rooms()
 
 
 class CallRules(Struct, frozen=True):
@@ -137,7 +168,7 @@ class RuleChecker:
     def __init__(self, schema: Mapping[str, Any], roles: Iterable[str]) -> None:
         from cel_expr_python import cel  # noqa: PLC0415 (an extra: for those who have rules)
 
-        self._cel: ModuleType = cel
+        _room.make = cel.Arena
         self._declared = arguments_of(schema)
         self._arguments = self._declared.variables
         self._closed: Mapping[str, Mapping[str, Any]] = {
