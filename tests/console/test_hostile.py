@@ -11,7 +11,7 @@ from tests.homes import Home, Server
 from toolgate.console.pages.panels import _cell, _of_rows
 from toolgate.console.rendering import MAX_TEXT, ManyLines, fields, render, shown
 from toolgate.console.web import ConsoleVisit
-from toolgate.model.tool import PanelCell, PanelTable
+from toolgate.model.tool import PanelCell, PanelMark, PanelTable
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'`{{7*7}}"
 BIDI = "safe\u202egnp.exe\u2066\u200f\u200b"
@@ -90,8 +90,9 @@ def test_panels_upstreams_and_records_show_strangers_texts_as_text(kind: str) ->
     linked = {**_cell(text), "request": text}
     shaped = {"title": text, "note": text, "tool": text, "calls": 1, **_of_rows(table)}
     shaped["rows"].append([linked])
+    strip = {"title": text, "note": text, "tool": "", "marks": [PanelMark(text, text, "bad")]}
     panel = type("P", (), {"title": text, "summary": text})
-    pages = [render("panel", base(panel=panel, tables=[shaped], fault=text, pack=text, ever=""))]
+    pages = [render("panel", base(panel=panel, tables=[shaped, strip], fault=text, pack=text, ever=""))]
     state = type("S", (), {"name": text, "state": text, "reason": text, "pin": text, "refused": {text: text}})
     row = type("R", (), {"tool": text, "field": text})
     change = type("C", (), {"rows": [row], "notes": [text], "blocked": text, "digest": "x"})
