@@ -333,27 +333,39 @@ def test_a_key_is_made_and_revoked_on_the_page(browser: Browser, served: tuple[H
         assert_quiet(found, server)
 
 
-def test_no_page_can_be_framed_or_driven_by_another_origin(browser: Browser, served: tuple[Home, Server]) -> None:
+ATTACKED = {
+    "keys": ("keys/create", {"role": "admin", "life": "1d"}, "People and keys"),
+    "sign-in": ("sign-in", {"key": "{key}", "next": "./"}, "Toolgate console"),
+}
+"""The page that is framed, the form that is sent for somebody, and what the page says."""
+
+
+@pytest.mark.parametrize("framed", ATTACKED)
+def test_no_page_can_be_framed_or_driven_by_another_origin(
+    browser: Browser, served: tuple[Home, Server], tmp_path: Path, framed: str
+) -> None:
     """Another port of this machine is another origin, and the browser sends its cookies there: same site, not same origin."""
     home, server = served
     from tests.packs.lra.browser import served as other_site
 
-    folder = ARTIFACTS / "attack"
-    folder.mkdir(parents=True, exist_ok=True)
-    target = address(server)
-    fields = '<input name="role" value="admin"><input name="life" value="1d"><button>x</button>'
-    form = f'<form method="post" action="{target}keys/create">{fields}</form>'
-    (folder / "index.html").write_text(f'<!DOCTYPE html><title>x</title><iframe src="{target}keys"></iframe>{form}')
+    target, (action, sent, title) = address(server), ATTACKED[framed]
+    fields = "".join(f'<input name="{k}" value="{v.format(key=home.keys["builder"])}">' for k, v in sent.items())
+    form = f'<form method="post" action="{target}{action}">{fields}<button>x</button></form>'
+    (tmp_path / "index.html").write_text(
+        f'<!DOCTYPE html><title>x</title><iframe src="{target}{framed}"></iframe>{form}'
+    )
     before = len(home.ring().all())
-    with tab(browser, **VIEWS["light"]) as found, other_site(folder) as attack:
+    with tab(browser, **VIEWS["light"]) as found, other_site(tmp_path) as attack:
         page = found.page
-        sign_in(page, server, home.keys["admin"])
+        if framed == "keys":
+            sign_in(page, server, home.keys["admin"])
         page.goto(attack)
-        frame = page.frames[1]
-        assert "People and keys" not in frame.content()
+        assert title not in page.frames[1].content()
         page.click("button")
-        page.wait_for_url("**/keys/create")
+        page.wait_for_url(f"**/{action}")
         expect(page.locator("body")).to_contain_text("not one that the server answers to")
+        page.goto(target)
+        expect(page.locator("h1")).to_have_text("Overview" if framed == "keys" else "Toolgate console")
     assert len(home.ring().all()) == before
 
 

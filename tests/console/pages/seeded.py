@@ -49,7 +49,7 @@ ADOPTED = [
     tool("marked", MARKUP, **{f"<{ELEMENT}>": {"type": "string", "description": MARKUP}}),
     tool("turned", BIDI),
     tool("coloured", ANSI),
-    tool("long", LONG[:200_000]),
+    tool("long", LONG),
     tool("plain", "Says what it was told.\nThen it ends."),
 ]
 CHANGED = [
@@ -116,7 +116,7 @@ def seeded(folder: Path) -> Iterator[Seeded]:
         for number in (1, 2):
             assert call(server.port, home.keys["committer"], "consensus_propose", {"event": event(number)}) == 200
         assert call(server.port, home.keys["builder"], "stub_plain", {"text": "x"}) == 200
-        for name in (MARKUP, BIDI, ANSI, LONG[:500_000]):
+        for name in (MARKUP, BIDI, ANSI, LONG[:900_000]):
             call(server.port, home.keys["builder"], name)
         heard = speak.mrt(
             server.port, "unruly_echo", {"text": f"<{ELEMENT}>{BIDI}{ANSI}<script>"}, home.keys["builder"]
