@@ -155,11 +155,13 @@ class IndexReader:
     def extent(self) -> tuple[int, int, int | None]:
         """How many calls, how many records of acts, and since when there are any."""
         clauses, values = self._owned()
-        where = " AND ".join(["kind > 1", *clauses, "kind = ?"])
-        query = f"SELECT count(*) FROM entry WHERE {where}"  # noqa: S608
-        (acts,) = self._connection.execute(query, [*values, KINDS["act"]]).fetchone()
+        owned = " AND ".join(["1", *clauses])
+        query = f"SELECT coalesce(sum(calls), 0) FROM tally WHERE {owned}"  # noqa: S608
+        (calls,) = self._connection.execute(query, values).fetchone()
+        query = f"SELECT count(*) FROM entry WHERE kind > 1 AND kind = {KINDS['act']} AND {owned}"  # noqa: S608
+        (acts,) = self._connection.execute(query, values).fetchone()
         (first,) = self._connection.execute("SELECT min(ts) FROM entry").fetchone()
-        return sum(each.calls for each in self.by("verdict", 0)), int(acts), first
+        return int(calls), int(acts), first
 
     # How a question is put -----------------------------------------------------------------------------------------
 
