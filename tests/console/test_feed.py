@@ -117,7 +117,8 @@ def test_of_many_calls_at_once_the_newest_are_shown_and_the_others_counted(log: 
     assert len(within) == 7, "the link leads to exactly those"
 
 
-def test_each_page_counts_what_it_would_have_shown(log: Log) -> None:
+def test_each_page_counts_what_it_would_have_shown(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "MOST_BYTES", 1024 * 1024)
     tail = Tail(log.path)
     pages = {"own": listener("builder", "b"), "filtered": listener(verdict="too_fast"), "quiet": listener(tool="none")}
     tail.begin()
@@ -155,6 +156,19 @@ def test_calls_that_were_not_even_read_are_counted_for_whoever_sees_all_calls(lo
     assert (len(rows) + left["count"], left["least"]) == (count, False)
     rows, (left,) = heard(other)
     assert (rows, left["count"], left["least"]) == ([], 0, True), "others' calls are not counted to anybody else"
+
+
+@pytest.mark.parametrize("piece", [16, 37, 500, 4096])
+def test_calls_are_counted_wherever_a_piece_ends(log: Log, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    monkeypatch.setattr(feed, "MOST_BYTES", 1000)
+    monkeypatch.setattr(feed, "_PIECE", piece)
+    tail = Tail(log.path)
+    tail.begin()
+    for number in range(30):
+        log.call(number)
+    look = looked(tail)
+    assert (look.unread + len(look.rows), look.is_least) == (30, False)
+    assert look.rows
 
 
 def test_of_more_than_can_be_counted_a_page_says_at_least(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,10 +32,12 @@ SCAN_LOOKS: Final = 10
 """New files of the log are looked for when its directory has changed, and at every tenth look: not every file system says so."""
 SETTLED_NS: Final = 50_000_000
 """A directory that changed so lately may change again without another stamp."""
-MOST_BYTES: Final = 65_536
-"""Read of one file at one look: some hundred records."""
-MOST_COUNTED: Final = 1024 * 1024
+MOST_BYTES: Final = 32_768
+"""Read of one file at one look: some forty records."""
+MOST_COUNTED: Final = 256 * 1024
 """Bytes before those, of which only the calls are counted."""
+_PIECE: Final = 32_768
+"""In which they are counted: large texts cost more than many small ones."""
 MOST_RECORDS: Final = 20
 """Shown of one look."""
 MAX_LISTENERS: Final = 64
@@ -253,19 +255,31 @@ class Tail:
             if size <= start:
                 return None
             begin = max(start, size - MOST_BYTES)
-            first = max(start, begin - MOST_COUNTED)
-            data = line_at(path, first, size - first)
+            data = line_at(path, begin, size - begin)
+            whole = data[: data.rfind(b"\n") + 1]
+            if not whole:
+                return None  # a line that is still being written is whole at the next look
+            # What begins in the middle of a line leaves that line to those that are only counted.
+            cut = 0 if begin == start else whole.find(b"\n") + 1
+            unread, first, since = _counted(path, start, begin + cut)
         except OSError:
             return None
-        whole = data[: data.rfind(b"\n") + 1]
-        if not whole:
-            return None  # a line that is still being written is whole at the next look
-        self._ends[path] = first + len(whole)
-        cut = 0 if begin == start else whole.find(b"\n", begin - first) + 1
-        unread, lines = whole[:cut], whole[cut:].split(b"\n")
-        found = (record.read(line) for line in lines if _OUTCOME in line)
+        self._ends[path] = begin + len(whole)
+        found = (record.read(line) for line in whole[cut:].split(b"\n") if _OUTCOME in line)
         rows = [_row(each) for each in found if each is not None and each.get("event") == "outcome"]
-        return Look(rows, unread.count(_OUTCOME), first > start, _first_moment(unread))
+        return Look(rows, unread, first > start, since)
+
+
+def _counted(path: Path, start: int, end: int) -> tuple[int, int, str]:
+    """Calls before `end`, from where on they were counted, and when the first whole one of those was. Raises: OSError."""
+    first = max(start, end - MOST_COUNTED)
+    calls, since, rest = 0, "", b""
+    for place in range(first, end, _PIECE):
+        piece = rest + line_at(path, place, min(_PIECE, end - place))
+        calls += piece.count(_OUTCOME)
+        rest = piece[1 - len(_OUTCOME) :]  # shorter than the mark, so nothing counts twice
+        since = since or _first_moment(piece)
+    return calls, first, since
 
 
 def _first_moment(lines: bytes) -> str:
