@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, peers, plots, scale_tables, tool_tables, upstream_tables
+from benchmarks import authority_tables, machine, peers, plots, scale_tables, tool_tables, upstream_tables
 from benchmarks.goals import Results, goals
 from benchmarks.stats import ratios, spread
 from benchmarks.tables import goal_table, markdown, rates, shown
@@ -24,6 +24,7 @@ GROWTH = RESULTS / "growth.json"
 UPSTREAMS = RESULTS / "upstreams.json"
 PAPERS = RESULTS / "papers.json"
 TOOLS = RESULTS / "tools.json"
+AUTHORITY = RESULTS / "authority.json"
 SCALE = RESULTS / "scale.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = ROOT / "docs" / "benchmarks"
@@ -46,7 +47,7 @@ def write() -> None:
     scale = read(SCALE)
     for name, picture in pictures(comparison, growth, scale).items():
         (PICTURES / name).write_text(picture)
-    PAGE.write_text(page(comparison, growth, read(UPSTREAMS), read(PAPERS), read(TOOLS), scale))
+    PAGE.write_text(page(comparison, growth, read(UPSTREAMS), read(PAPERS), read(TOOLS), scale, read(AUTHORITY)))
 
 
 def read(path: Path) -> Results:
@@ -73,7 +74,13 @@ def pictures(comparison: Results, growth: Results, scale: Results) -> dict[str, 
 
 
 def page(
-    comparison: Results, growth: Results, upstreams: Results, papers: Results, tools: Results, scale: Results
+    comparison: Results,
+    growth: Results,
+    upstreams: Results,
+    papers: Results,
+    tools: Results,
+    scale: Results,
+    authority: Results,
 ) -> str:
     """The whole document."""
     if not comparison:
@@ -89,6 +96,7 @@ def page(
         *relayed,
         *_growth(growth),
         *([scale_tables.section(scale)] if scale else []),
+        *([authority_tables.section(authority)] if authority else []),
         *_papers(papers),
         REPEAT,
     ]

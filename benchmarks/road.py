@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, thread_time_ns
 from typing import Any
@@ -47,10 +47,10 @@ FLAME_SAMPLES_A_SECOND = 500
 class InProcess:
     """A connection without a socket: the bytes of a request in, the bytes of its answer out."""
 
-    def __init__(self, app: App, key: str) -> None:
+    def __init__(self, app: App, key: str, arguments: Mapping[str, Any] = ECHO_ARGUMENTS) -> None:
         self.http = HttpApp(app.road, app.faces(), body_bytes=1 << 20, ready=app.ready)
         self.http.heads.hosts = frozenset({b"bench"})
-        params = {"name": "bench_echo", "arguments": ECHO_ARGUMENTS, "_meta": META}
+        params = {"name": "bench_echo", "arguments": arguments, "_meta": META}
         self.body = strictjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         self.request = (
             b"POST /mcp HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\nx-mcp-api-key: %b\r\n"

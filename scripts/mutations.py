@@ -316,14 +316,14 @@ MUTATIONS = (
     Mutation(
         "4 rules: the memory they are judged in is never left",
         CONDITIONS,
-        "if not self._left:",
+        "if self._left <= 0:",
         "if self._room is None:",
         f"{CONDITION_TESTS}::test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_have_their_own",
     ),
     Mutation(
         "4 rules: long arguments pile up in the memory of others",
         CONDITIONS,
-        "if size > ROOM_BYTES:",
+        "if size > SHARED_BYTES:",
         "if False:",
         f"{CONDITION_TESTS}::test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_have_their_own",
     ),

@@ -95,13 +95,13 @@ def test_a_goal_that_was_not_measured_says_so() -> None:
 def test_the_page_and_its_pictures_are_made_from_the_committed_results() -> None:
     comparison, growth, scale = map(report.read, (report.COMPARISON, report.GROWTH, report.SCALE))
     others = map(report.read, (report.UPSTREAMS, report.PAPERS, report.TOOLS))
-    assert report.PAGE.read_text() == report.page(comparison, growth, *others, scale)
+    assert report.PAGE.read_text() == report.page(comparison, growth, *others, scale, report.read(report.AUTHORITY))
     made = report.pictures(comparison, growth, scale)
     assert {path.name: path.read_text() for path in report.PICTURES.glob("*.svg")} == made
 
 
 def test_the_page_names_no_picture_that_is_not_there() -> None:
     comparison, growth, scale = map(report.read, (report.COMPARISON, report.GROWTH, report.SCALE))
-    page = report.page(comparison, growth, {}, {}, {}, scale)
+    page = report.page(comparison, growth, {}, {}, {}, scale, {})
     named = {part.partition(")")[0] for part in page.split("](benchmarks/")[1:]}
     assert named == set(report.pictures(comparison, growth, scale))

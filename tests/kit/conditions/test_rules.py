@@ -219,11 +219,13 @@ def test_memory_in_which_rules_are_judged_is_left_after_some_and_long_arguments_
 
     monkeypatch.setattr(rules._room, "make", counted)
     monkeypatch.setattr(rules._room, "_left", 0)
-    for _ in range(2 * rules.ROOM_RULES + 1):
-        assert compiled.deciding(subject(or_null="a")) is None
+    brief = subject(or_null="a")
+    of_one_room = -(-rules.ROOM_BYTES // (brief.size + rules.RULE_BYTES))
+    for _ in range(2 * of_one_room + 1):
+        assert compiled.deciding(brief) is None
     assert len(made) == 3
     monkeypatch.setattr(rules._room, "_left", 0)
-    assert compiled.deciding(subject(or_null="a" * rules.ROOM_BYTES)) is None
+    assert compiled.deciding(subject(or_null="a" * rules.SHARED_BYTES)) is None
     assert len(made) == 3
     assert compiled.deciding(subject(or_null="b")) is not None
     assert len(made) == 4

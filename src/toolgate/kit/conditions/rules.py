@@ -21,10 +21,11 @@ from toolgate.kit.conditions.syntax import SyntaxNode, message_types, read
 RuleKind = Literal["deny", "require-approval"]
 LOOP_BYTES: Final = 64 * 1024
 """Of arguments, for rules that loop: each of ten thousand steps may read all of them."""
-ROOM_BYTES: Final = 4096
+SHARED_BYTES: Final = 4096
 """Of arguments, for rules that are judged in a room with others; what they read is copied into it."""
-ROOM_RULES: Final = 256
-"""Of one room: a megabyte in the end."""
+ROOM_BYTES: Final = 64 * 1024
+"""Of one room, as far as it is counted: the arguments of each rule, and what the library needs besides."""
+RULE_BYTES: Final = 64
 _LOOP: Final = b"@result"
 """What the library calls the result of a loop."""
 _ENVIRONMENTS: Final = ("local", "cloud")
@@ -113,11 +114,11 @@ class _Rooms:
         self._left = 0
 
     def __call__(self, size: int) -> Any:
-        if size > ROOM_BYTES:
+        if size > SHARED_BYTES:
             return None
-        if not self._left:
-            self._room, self._left = self.make(), ROOM_RULES
-        self._left -= 1
+        if self._left <= 0:
+            self._room, self._left = self.make(), ROOM_BYTES
+        self._left -= size + RULE_BYTES
         return self._room
 
 
