@@ -22,7 +22,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from benchmarks import report
-from benchmarks.authority_tables import PLAIN, section
+from benchmarks.authority_tables import PLAIN, TWIN, section
 from benchmarks.deployment import bench_home
 from benchmarks.road import InProcess, timed
 from benchmarks.trials import Disturbance
@@ -64,18 +64,19 @@ def subject(size: int, items: int = 0) -> Subject:
 def call_costs(calls: int, rounds: int) -> dict[str, list[float]]:
     """Microseconds of a whole call in process with arguments of 1 KB, of rounds that take turns."""
     with tempfile.TemporaryDirectory() as folder:
-        plain = bench_home(Path(folder) / "plain")
+        plain, twin = (bench_home(Path(folder) / name) for name in ("plain", "twin"))
         other = bench_home(Path(folder) / "other", rows={"bench_thread": {"x-rules": [ECHO_RULE]}})
         ruled = bench_home(Path(folder) / "ruled", rows={"bench_echo": {"x-rules": [ECHO_RULE]}})
         bounds = CallerBounds(scopes=("bench_*",), ranges=("192.0.2.0/24",), per_minute=MAX_LIMIT, concurrency=10)
         _, bounded = KeyRing(plain.path / "keys" / "callers.json").create("builder", bounds=bounds)
-        apps = [home.app() for home in (plain, other, ruled)]
+        apps = [home.app() for home in (plain, twin, other, ruled)]
         callers = {
             PLAIN: InProcess(apps[0], plain.keys["builder"], ARGUMENTS),
+            TWIN: InProcess(apps[1], twin.keys["builder"], ARGUMENTS),
             "without a rule, in a home where another tool has one": InProcess(
-                apps[1], other.keys["builder"], ARGUMENTS
+                apps[2], other.keys["builder"], ARGUMENTS
             ),
-            "with one rule": InProcess(apps[2], ruled.keys["builder"], ARGUMENTS),
+            "with one rule": InProcess(apps[3], ruled.keys["builder"], ARGUMENTS),
             "without a rule, by a key with bounds": InProcess(apps[0], bounded, ARGUMENTS),
         }
         found: dict[str, list[float]] = {name: [] for name in callers}
