@@ -13,24 +13,25 @@ ECHO: Final = "echo, inline"
 TEXT: Final = """
 ## The tools people call
 
-The tables further down measure an echo, because every peer can have one. This one measures what is shipped: each tool over HTTP
-beside that echo, in the same run. `first` is the first call after a start. `by CPU` is the echo's CPU a call divided by the tool's:
-where others use the machine, too, it is the steadier number. Workers of `ctx.compute` are processes of their own, and their time is
-not in the CPU columns. A call with an effect waits for two syncs of the audit log.
+The tables further down measure an echo, because every peer can have one. This one measures what is shipped: each tool over
+HTTP beside that echo, in the same run. `first` is the first call after a start. `by CPU` is the echo's CPU a call divided by
+the tool's: where others use the machine, too, it is the steadier number. Workers of `ctx.compute` are processes of their
+own, and their time is not in the CPU columns. A call with an effect waits for two syncs of the audit log.
 """
 MEMORY: Final = """
 ### What is remembered
 
-What was read before is answered from memory while nobody has changed it: consent, rates, finality, gossip that brings nothing, and
-the round that a stranger's key signs in, by a mark of the SQLite file that a commit of any process ends (4 µs a look); documents and
-papers by what Linux tells of the workspace, for a second at most. Rows with `memory off` are the same calls on a server that
-remembers nothing. On PostgreSQL nothing is remembered: to ask whether something has changed is the round trip that reads it. There,
-callers that wait for the same share one read, which begins after all of them asked; rows with `PostgreSQL` show ten callers with one
-question. With ten questions that differ, `check_consent_requirements` is 0.17x by CPU, `query_fp_store` 0.13x, `consensus_finality`
-0.04x (2026-11-18, 5 rounds, others used 82% of the machine).
+What was read before is answered from memory while nobody has changed it: consent, rates, finality, gossip that brings
+nothing, and the round that a stranger's key signs in, by a mark of the SQLite file that a commit of any process ends (4 µs a
+look); documents and papers by what Linux tells of the workspace, for a second at most. Rows with `memory off` are the same
+calls on a server that remembers nothing between them. On PostgreSQL nothing is remembered: to ask whether something has
+changed is the round trip that reads it. Callers that wait for the same share one read, which begins after all of them asked;
+rows with `PostgreSQL`, and those with `memory off`, show ten callers with one question. With ten questions that differ,
+`check_consent_requirements` is 0.17x by CPU, `query_fp_store` 0.13x, `consensus_finality` 0.04x (2026-11-18, 5 rounds,
+others used 82% of the machine).
 
-Beside the commit before all this, in one run on 2026-11-18 (5 rounds of 0.7 s in turns, ten connections). Others used 86% of the
-machine, so calls a second say little, and the CPU of a call is compared:
+Beside the commit before all this, in one run on 2026-11-18 (5 rounds of 0.7 s in turns, ten connections). Others used 86% of
+the machine, so calls a second say little, and the CPU of a call is compared:
 
 | tool | by CPU, before | now | CPU a call, now against before |
 | --- | --- | --- | --- |
@@ -50,21 +51,22 @@ machine, so calls a second say little, and the CPU of a call is compared:
 
 ### Where the limit is, and what was tried
 
-- `vrf_eval`: in that run a call cost 985 µs of CPU (1 344 before), a VRF by itself 364: 620 µs above it, five times what an echo cost.
-  The goal is 150 µs. A VRF is some fifteen calls of libsodium, each of which gives up the interpreter's lock; the records before and
-  after it are handed to the thread that syncs. Gained: one key file read in place of four, and read without a library. On the event
-  loop it would need no thread, and hold up every other caller for 350 µs.
+- `vrf_eval`: in that run a call cost 985 µs of CPU (1 344 before), a VRF by itself 364: 620 µs above it, five times what an
+  echo cost. The goal is 150 µs. A VRF is some fifteen calls of libsodium, each of which gives up the interpreter's lock; the
+  records before and after it are handed to the thread that syncs. Gained: one key file read in place of four, and read
+  without a library. On the event loop it would need no thread, and hold up every other caller for 350 µs.
 - A `def` handler in a thread: what remains is two hand-overs between threads, and that answers of several callers no longer
   share one write of the log. Gained: one future in place of `asyncio.wait`, 5 of 33 µs.
-- `validate_l0_invariants`: of what is left beyond the echo, half is checking, encoding and writing out an answer twice as long as
-  the echo's. Gained: one measurement of the steady state a second, which had been a third of the handler.
-- A vote of an arbiter's own key: once a round and key, and three syncs (two of the log, one of the store, which holds the signer
-  guard). Nothing of the guard is remembered, so this path is as it was; the rows show a key that no arbiter has.
-- `query_fp_store` asks two stores, consent first. Only rates (`fp_rate`) are remembered: patterns, trends and comparisons move with
-  the clock in more than one place.
-- A paper of 100 KB takes 14 ms to judge (the goal is 15, the aim 8); a worker process adds 0.1 to 0.35 ms to a small piece of work.
-- Not done: an answer of PostgreSQL by LISTEN. A notice comes after the commit, and in between a revoked consent would still be
-  granted.
+- `validate_l0_invariants`: of what is left beyond the echo, half is checking, encoding and writing out an answer twice as
+  long as the echo's. Gained: one measurement of the steady state a second, which had been a third of the handler.
+- A vote of an arbiter's own key: once a round and key, and three syncs (two of the log, one of the store, which holds the
+  signer guard). Nothing of the guard is remembered, so this path is as it was; the rows show a key that no arbiter has.
+- `query_fp_store` asks two stores, consent first. Only rates (`fp_rate`) are remembered: patterns, trends and comparisons
+  move with the clock in more than one place.
+- A paper of 100 KB takes 14 ms to judge (the goal is 15, the aim 8); a worker process adds 0.1 to 0.35 ms to a small piece
+  of work.
+- Not done: an answer of PostgreSQL by LISTEN. A notice comes after the commit, and in between a revoked consent would still
+  be granted.
 """
 
 
