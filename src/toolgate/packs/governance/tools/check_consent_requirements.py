@@ -43,8 +43,8 @@ async def consents_of(ctx: Context, named: str | None) -> OrgConsents:
     org_id = str(ctx.settings.get("organisation", "local")) if named is None else named
     mark = ctx.stores.get(CONSENT).mark()
     try:
-        run = partial(consents, ctx.stores)
-        found = await memory.reading_consents.read(org_id, run, lambda kept: kept.records(org_id))
+        ask = partial(consents, ctx.stores)
+        found = await memory.reading_consents.read(org_id, ask, lambda kept: kept.records(org_id))
     except StoreUnavailable:
         return OrgConsents(org_id, None)
     known = OrgConsents(org_id, {record.resource: record for record in found})
