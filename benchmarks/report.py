@@ -180,6 +180,7 @@ REPEAT = """
     python -m benchmarks.growth --quick      # a minute: do the curves work? `make bench` draws them
     python -m benchmarks.tools               # each shipped tool beside the echo: three minutes
     python -m benchmarks.upstreams --alone   # relayed calls without the other gateways: five minutes
+    python -m benchmarks.road --instructions # bytecode of one call, by function: the same number on a busy machine
     python -m benchmarks.road --flame road.svg
     TOOLGATE_PAPERS=DIR python -m benchmarks.papers --write      # builds beside Pandoc; DIR holds papers of others
     TOOLGATE_PAPERS=DIR python -m scripts.page_bench.run --papers --write      # Lighthouse and axe on them

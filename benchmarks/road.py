@@ -4,6 +4,7 @@ Authentication, limits, validation both ways, floor and the ledger with its tree
 the median of many rounds in one process on one core; compare numbers of one run only.
 
     python -m benchmarks.road [--rounds N] [--calls N] [--json]
+    python -m benchmarks.road --instructions         bytecode instructions of a call, by function: the same on a busy machine
     python -m benchmarks.road --flame FILE.svg       where the time goes, as a flame graph to click into
 
 The flame graph is sampled from outside by py-spy, so watching costs the watched nothing. On macOS that needs sudo.
@@ -18,9 +19,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, thread_time_ns
+from types import FrameType
 from typing import Any
 
 from benchmarks.deployment import ECHO_ARGUMENTS, bench_home
@@ -39,6 +42,10 @@ from toolgate.servers.http import HttpApp
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 HEADERS = {b"mcp-protocol-version": b"2026-07-28", b"mcp-method": b"tools/call", b"mcp-name": b"bench_echo"}
+WARM_CALLS = 300
+"""Until everything that is kept is there."""
+COUNTED_CALLS = 200
+"""Ids are drawn for a hundred calls at once, and a checkpoint comes after 256 records: enough for a fair share of both."""
 FLAME_SECONDS = 10
 """Long enough that the start of the process is a thin flame beside the calls."""
 FLAME_SAMPLES_A_SECOND = 500
@@ -191,6 +198,42 @@ def run_hot(seconds: float) -> None:
         asyncio.run(app.close())
 
 
+def instructions(calls: int) -> Counter[str]:
+    """Of `calls` calls, by file and function. Tracing sees no work that is done in C."""
+    found: Counter[str] = Counter()
+
+    def enter(frame: FrameType, _event: str, _about: Any) -> Callable[[FrameType, str, Any], Any]:
+        code = frame.f_code
+        place = f"{Path(code.co_filename).name}:{code.co_qualname}"
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+
+        def step(_frame: FrameType, event: str, _about: Any) -> Any:
+            found[place] += event == "opcode"
+            return step
+
+        return step
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = bench_home(Path(folder) / "home")
+        app = home.app()
+        whole = InProcess(app, home.keys["builder"])
+        for _ in range(WARM_CALLS):
+            whole.call()
+        sys.settrace(enter)
+        for _ in range(calls):
+            whole.call()
+        sys.settrace(None)
+        asyncio.run(app.close())
+    return found
+
+
+def tell_instructions(calls: int) -> None:
+    found = instructions(calls)
+    print(f"{found.total() / calls:8.1f} instructions a call")
+    for place, count in found.most_common():
+        print(f"{count / calls:8.1f} {place}")
+
+
 def flame(file: Path) -> int:
     """Side effects: writes one SVG that needs nothing beside it. Returns the exit code of py-spy."""
     spy = str(Path(sys.executable).parent / "py-spy")
@@ -204,11 +247,15 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--flame", type=Path, metavar="FILE.svg")
     parser.add_argument("--hot", type=float, metavar="SECONDS", help="only call, and measure nothing")
     options = parser.parse_args()
     if options.flame:
         sys.exit(flame(options.flame))
+    if options.instructions:
+        tell_instructions(COUNTED_CALLS)
+        return
     if options.hot:
         run_hot(options.hot)
         return
