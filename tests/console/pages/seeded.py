@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.console.filling import ANALYSED, WORKFLOW
 from tests.console.visiting import CONSOLE, call
 from tests.faces import speak
 from tests.homes import Home, Server
@@ -19,6 +21,8 @@ from tests.packs.consensus.nodes import event
 from tests.packs.lra.papers import FILES, html
 from tests.packs.lra.receipts.samples import receipt
 from tests.upstreams.homes import Swapping, adopting_home
+from toolgate.cli.policy import checks
+from toolgate.config import load_settings
 from toolgate.packs.consensus.settings import DEFAULTS, key_uses
 from toolgate.packs.governance import PACK as GOVERNANCE
 from toolgate.packs.governance.stores import opened
@@ -38,6 +42,8 @@ STEERING = "\u202e\u2066\u200f\u200b\x1b\x07"
 LABEL = f"<{ELEMENT}>label</{ELEMENT}>"
 ORG = f"acme <{ELEMENT}>"
 PAPER = f"paper <{ELEMENT}>"
+
+PANELS = ("governance/reviews", "consensus/rounds", "lra/papers", "toolgate/contract-health")
 
 
 def tool(name: str, description: str, **properties: Any) -> dict[str, Any]:
@@ -77,19 +83,10 @@ class Seeded:
     def pages(self) -> list[str]:
         """Where strangers' words stand."""
         tools = [f"tools/stub_{name}" for name in ("marked", "turned", "coloured", "long")]
-        panels = ["panels/governance/reviews", "panels/consensus/rounds", "panels/lra/papers"]
+        panels = [f"panels/{name}" for name in PANELS]
         calls = ["calls", f"calls/{self.asked}", "calls?verdict=unknown_tool"]
-        return [
-            "",
-            *calls,
-            "tools",
-            *tools,
-            "upstreams/stub",
-            *panels,
-            "keys",
-            "approvals",
-            f"approvals/{self.approval}",
-        ]
+        upstreams = ["upstreams/stub", "upstreams/tidy"]
+        return ["", *calls, "tools", *tools, *upstreams, *panels, "keys", "approvals", f"approvals/{self.approval}"]
 
 
 @contextmanager
@@ -103,11 +100,12 @@ def seeded(folder: Path) -> Iterator[Seeded]:
         folder / "home",
         {"stub": swapping.table(), "tidy": tidy.table()},
         packs=("governance", "consensus", "lra", "unruly"),
-        settings=CONSOLE,
+        settings=f'{CONSOLE}[stores]\ncontract_checks = "sqlite:///{folder / "checks.db"}"\n',
         rows={"unruly_echo": {"x-rules": [{"name": "ask", "require-approval": "true"}]}},
     )
     _governance(home)
     _papers(home)
+    _health(home)
     keys = KeyDirectory(home.path / "secrets")
     for name, use in key_uses(DEFAULTS).items():
         keys.generate(name, use=use)
@@ -115,6 +113,7 @@ def seeded(folder: Path) -> Iterator[Seeded]:
     with home.serving() as server:
         for number in (1, 2):
             assert call(server.port, home.keys["committer"], "consensus_propose", {"event": event(number)}) == 200
+        assert call(server.port, home.keys["committer"], "analyze_dissonance", ANALYSED) == 200
         assert call(server.port, home.keys["builder"], "stub_plain", {"text": "x"}) == 200
         for name in (MARKUP, BIDI, ANSI, LONG[:900_000]):
             call(server.port, home.keys["builder"], name)
@@ -144,7 +143,16 @@ def _governance(home: Home) -> None:
         stores.close()
 
 
+def _health(home: Home) -> None:
+    settings, now = load_settings(home.path, {}, {}), datetime.now(UTC)
+    for hours, is_green, commit in ((72, False, f"<{ELEMENT}>"), (60, True, "good")):
+        checks.keep(settings, now - timedelta(hours=hours), is_green=is_green, digest="d", commit=commit)
+
+
 def _papers(home: Home) -> None:
+    workflow = home.workspace / ".github" / "workflows" / "build.yml"
+    workflow.parent.mkdir(parents=True)
+    workflow.write_text(WORKFLOW)
     folder = home.workspace / PAPER
     for name, data in {**FILES, "index.html": html().replace("Small", MARKUP).encode()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,9 @@ MOST_BYTES = 100_000
 """Of a page, whatever strangers have written on it."""
 BUTTONS = ("Approve what is shown", "Refuse")
 SEEN = {
-    "panels/governance/reviews": [ORG, "MD-001", "0.25", "fp_metrics", "granted", LABEL],
-    "panels/consensus/rounds": ["QUORUM"],
+    "panels/governance/reviews": ["1 call", ORG, "MD-001", "0.25", "fp_metrics", "granted", LABEL],
+    "panels/consensus/rounds": ["QUORUM", "Evidence", "ACCEPT root"],
+    "panels/toolgate/contract-health": ["The last 30 days", "First red commit", f"<{ELEMENT}>"],
     "panels/lra/papers": [f"{PAPER}/index.html", "verification-receipt.json", "cannot be read"],
     "upstreams/stub": ["Approved", "Offered now", "Then it tells others.", "New: new_one", "marked: description"],
     "upstreams/tidy": ["Says it twice.", *BUTTONS],
@@ -64,6 +65,12 @@ def assert_text_only(page: Page, path: str) -> None:
     assert page.locator("main :not(svg *)[style]").count() == 0, path
     text = page.locator("html").evaluate("each => each.outerHTML")
     assert [char for char in STEERING if char in text] == [], path
+
+
+def test_every_page_is_there_and_what_each_must_show_belongs_to_one(there: Seeded) -> None:
+    admin = visitor(there.server, there.home.keys["admin"])
+    assert [path for path in there.pages() if admin.get(path).status != 200] == []
+    assert SEEN.keys() <= set(there.pages())
 
 
 @pytest.mark.parametrize("view", VIEWS)
