@@ -24,8 +24,6 @@ from toolgate.model.tool import Context, Result
 from toolgate.powers import sql, stores
 
 TOOL, ARGUMENTS = "unruly_write", {"name": "release"}
-PAUSE_S = 0.02
-"""Between two calls: eight of these share a machine with others."""
 
 
 class Mortal:
@@ -72,7 +70,6 @@ async def main(home: str, effects: str, key: str, seed: str) -> None:
         ticket = road.admission.enter(caller, Call(WIRE, TOOL, ARGUMENTS))
         mortal.request = ticket.ids.request
         await road.travel(ticket)
-        await asyncio.sleep(PAUSE_S)
 
 
 if __name__ == "__main__":
