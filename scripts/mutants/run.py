@@ -114,6 +114,8 @@ def _asked() -> Iterator[None]:
                 raise SystemExit("the tests fail without any mutant")
             time.sleep(0.1)
         yield
+        if process.poll() is not None:
+            raise SystemExit("the process that runs the tests has ended; what it was not asked about counts as killed")
     finally:
         process.terminate()
         process.wait()
