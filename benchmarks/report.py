@@ -348,15 +348,12 @@ def _papers(papers: Results) -> Iterator[str]:
             f"Pandoc {papers['pandoc']}. {PAPERS_TEXT.strip()}"
         )
         head = ["source", "KB", "Pandoc ms", "build ms", "ratio", "lra build ms", "ratio"]
-        yield markdown(
-            [*head, "Pandoc waited ms", "lra build waited ms", "ratio"], [_built(one) for one in papers["build"]]
-        )
+        head += ["Pandoc waited ms", "lra build waited ms", "ratio"] if "build_load" in papers else []
+        yield markdown(head, [_built(one) for one in papers["build"]])
         yield (
-            f"Goal: at most 1.3 times the time of Pandoc. `build` takes up to {_worst(papers, 'inside_ms'):.2f} times its CPU "
-            f"time and {_worst(papers, 'inside_waited_ms'):.2f} times as long; the whole command, with the start of Python, "
-            f"up to {_worst(papers, 'command_ms'):.2f} and {_worst(papers, 'command_waited_ms'):.2f} times. Load average of the "
-            f"machine meanwhile: {papers['build_load']:.1f}; waiting grows with it. `validate` of a page of 5 MB takes "
-            f"{papers['validate_s']:.2f} s of CPU (goal: 1)."
+            f"Goal: at most 1.3 times the time of Pandoc. `build` takes up to {_worst(papers, 'inside', 'ms'):.2f} times its CPU "
+            f"time; the whole command, with the start of Python, up to {_worst(papers, 'command', 'ms'):.2f} times."
+            f"{_waited(papers)} `validate` of a page of 5 MB takes {papers['validate_s']:.2f} s of CPU (goal: 1)."
         )
     if "pages" in papers:
         yield f"{PAGES_TEXT.strip()} Load average of the machine meanwhile: {papers['pages_load']:g}; performance falls with it."
@@ -367,14 +364,26 @@ def _papers(papers: Results) -> Iterator[str]:
 def _built(one: Mapping[str, Any]) -> list[str]:
     alone, inside, command = one["alone_ms"], one["inside_ms"], one["command_ms"]
     row = [f"{one['kb']:.0f}", f"{alone:.0f}", f"{inside:.0f}", f"{inside / alone:.2f}", f"{command:.0f}"]
-    alone_waited, waited = one["alone_waited_ms"], one["command_waited_ms"]
-    row += [f"{command / alone:.2f}", f"{alone_waited:.0f}", f"{waited:.0f}", f"{waited / alone_waited:.2f}"]
+    row.append(f"{command / alone:.2f}")
+    if "command_waited_ms" in one:
+        alone, command = one["alone_waited_ms"], one["command_waited_ms"]
+        row += [f"{alone:.0f}", f"{command:.0f}", f"{command / alone:.2f}"]
     return [one["source"], *row]
 
 
-def _worst(papers: Results, key: str) -> float:
-    alone = "alone_waited_ms" if key.endswith("_waited_ms") else "alone_ms"
-    return max(float(one[key] / one[alone]) for one in papers["build"])
+def _waited(papers: Results) -> str:
+    """Nothing for results from before it was measured."""
+    if "build_load" not in papers:
+        return ""
+    inside, command = (_worst(papers, what, "waited_ms") for what in ("inside", "command"))
+    return (
+        f" A person waits up to {inside:.2f} and {command:.2f} times as long. Load average of the machine meanwhile: "
+        f"{papers['build_load']:.1f}; waiting grows with it."
+    )
+
+
+def _worst(papers: Results, what: str, kind: str) -> float:
+    return max(float(one[f"{what}_{kind}"] / one[f"alone_{kind}"]) for one in papers["build"])
 
 
 def _growth(growth: Results) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
 import zipfile
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.packs.lra.build.sources import FIRST_LINE, SVG, built, faults, html_of, pandoc, paper, png, shown, text
 from tests.support import need
+from toolgate.packs.lra.build import convert
 from toolgate.packs.lra.build.convert import SourceRequest
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.export import export
@@ -499,3 +501,16 @@ def test_json_tells_the_faults_as_data(tmp_path: Path, capsys: pytest.CaptureFix
     assert told["faults"] == [
         {"file": "paper.md", "line": FIRST_LINE + 1, "text": "there is no reference nobody in the bibliography"}
     ]
+
+
+@pytest.mark.parametrize(
+    "tree", [{"é": ["\u2028", 1.5, None, True, -3, 'a"b\\\n']}, [], {"blocks": [{"t": "Str", "c": "x"}]}]
+)
+def test_a_document_is_written_and_read_alike_with_orjson_and_without(
+    tree: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = convert.as_json(tree)
+    assert convert.from_json(fast) == tree
+    monkeypatch.delitem(sys.modules, "orjson")
+    assert convert.as_json(tree) == fast
+    assert convert.from_json(fast) == tree

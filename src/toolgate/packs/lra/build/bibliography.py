@@ -7,12 +7,11 @@ every entry can be looked at; only those that are cited go on.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from typing import Any, Final
 
-from toolgate.packs.lra.build.convert import Converter, Pending
+from toolgate.packs.lra.build.convert import Converter, Pending, from_json
 from toolgate.packs.lra.build.document import ast
 from toolgate.packs.lra.build.document.meta import plain_text
 from toolgate.packs.lra.build.faults import SourceFaults, SourcePlace
@@ -90,7 +89,7 @@ class Bibliography:
                     place, f"the bibliography cannot be read: {' '.join((match[2] if match else done.error).split())}"
                 )
                 continue
-            self.include(json.loads(done.data)["meta"].get("references"), path, faults)
+            self.include(from_json(done.data)["meta"].get("references"), path, faults)
 
     def include(self, references: dict[str, Any] | None, path: str, faults: SourceFaults) -> None:
         """References as Pandoc's metadata has them: from a file it read, or from the front matter."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -11,7 +10,15 @@ from toolgate.kit import yamldoc
 from toolgate.packs.lra.build import front_matter as fronts
 from toolgate.packs.lra.build import messages
 from toolgate.packs.lra.build.bibliography import DEFAULT, Bibliography
-from toolgate.packs.lra.build.convert import Converted, Opened, SourceRequest, open_source, side_name, start_reading
+from toolgate.packs.lra.build.convert import (
+    Converted,
+    Opened,
+    SourceRequest,
+    from_json,
+    open_source,
+    side_name,
+    start_reading,
+)
 from toolgate.packs.lra.build.document import ast, leftovers
 from toolgate.packs.lra.build.document.flow import Flow, Markup
 from toolgate.packs.lra.build.document.living import Living
@@ -112,7 +119,7 @@ def _work(
         bibliography.finish(faults)
         faults.add(SourcePlace(source.file), " ".join(read_by_pandoc.error.split())[:400])
         faults.stop_if_any()
-    tree = json.loads(read_by_pandoc.data)
+    tree = from_json(read_by_pandoc.data)
     document = Document(source, faults, request.read, media=_media(read_by_pandoc.media))
     messages.reading(document, read_by_pandoc.messages)
     meta, blocks = tree["meta"], _titled(tree)
