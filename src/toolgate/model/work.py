@@ -1,5 +1,5 @@
 """Coroutines that can be cancelled without a task of their own. A task, and the turn of the loop that starts it, costs as much as
-a relayed call's whole answer; and the first step of a request is run outside any task (`servers/eager.py`), where
+a relayed call's whole answer; and the first step of a request is run outside any task (`servers/started_coroutine.py`), where
 `asyncio.timeout` does not work."""
 
 from __future__ import annotations
