@@ -198,6 +198,7 @@ def test_doctor_finds_a_fresh_home_healthy(toolgate: Commands, home: Path) -> No
         "approvals",
         "packs",
         "policy",
+        "answers",
         "upstreams",
         "workspace",
         "log",
