@@ -3,7 +3,8 @@
     python -m benchmarks.scale [--quick] [--only PART] [--rounds N] [--seconds S] [--connections N] [--write]
 
 workers    CPU a call of a server of two processes, supervisor included, beside one of one and beside two apart. Goal: 1.1 times.
-callers    what a slot costs as callers get more, counted in one process and in memory that several share. Goal: flat to 100 000.
+callers    what a call costs as callers get more, in process; beside it a slot, counted in one process and in memory that several
+           share. Goal: a call is flat to 100 000 callers.
 overload   a tool of 20 ms, asked for ten times as often as its key may. Goals: 80 % of the peak, p99 of refusals 50 ms.
 shared     limits in Redis:
 
@@ -31,8 +32,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import ours, report, scale_tables
+from benchmarks.callers import callers_us
 from benchmarks.machine import cpu_seconds, memory_mib
-from benchmarks.scale_tables import APART, IN_MEMORY, IN_PROCESS, IN_REDIS, IN_TABLE, ONE, TWO
+from benchmarks.scale_tables import A_CALL, APART, IN_MEMORY, IN_PROCESS, IN_REDIS, IN_TABLE, ONE, TWO
 from benchmarks.servers import Running, finish
 from benchmarks.stats import quantile
 from benchmarks.tables import goal_table
@@ -113,7 +115,13 @@ def _cpu_s(pid: int) -> float:
 
 
 def callers(given: argparse.Namespace) -> dict[str, Found]:
-    """CPU µs of a slot that is taken and given back, by how many callers there are."""
+    """CPU µs by how many callers there are: of a whole call, and of a slot that is taken and given back."""
+    with tempfile.TemporaryDirectory(prefix="tg-scale-") as folder:
+        calls = callers_us(Path(folder), COUNTS, 2_000 if given.quick else 20_000, given.rounds)
+    return {A_CALL: calls, **_slots(given)}
+
+
+def _slots(given: argparse.Namespace) -> dict[str, Found]:
     file = make_table(2)
     table = CountTable(os.dup(file), 2, 0)
     kinds = {
