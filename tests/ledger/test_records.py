@@ -17,6 +17,8 @@ from toolgate.errors import LedgerUnavailable, StartRefused
 from toolgate.kit.merkle import leaf_hash
 from toolgate.ledger import LOG_PATH, Rules
 from toolgate.ledger.files import LATEST
+from toolgate.ledger.local import call_line
+from toolgate.model.call import Caller
 from toolgate.model.envelope import Clamp
 
 
@@ -244,3 +246,14 @@ def test_a_key_that_others_can_read_or_that_is_none_refuses_to_start(tmp_path: P
 
 def test_the_key_stays_the_same_from_start_to_start(tmp_path: Path) -> None:
     assert world.written(tmp_path / "log", 0).verifier == world.written(tmp_path / "log", 0).verifier
+
+
+@pytest.mark.parametrize("caller", [world.CALLER, Caller("0123456789ab", "auditor"), None])
+@pytest.mark.parametrize("tool_id", ["mcp.tool:lra.validate", "mcp.resource:file:///[caller]", None])
+def test_a_line_names_its_caller_and_its_tool_whatever_the_tool_is_called(
+    caller: Caller | None, tool_id: str | None
+) -> None:
+    entry = replace(OUTCOME, caller=caller, tool_id=tool_id)
+    found = json.loads(call_line(entry, 1, "run", 1, None, deterministic=False))
+    assert found["metadata"]["toolId"] == tool_id
+    assert found["caller"] == (None if caller is None else {"id": caller.key_id, "role": caller.role})

@@ -29,7 +29,7 @@ from toolgate.ledger.flood import Flood
 from toolgate.ledger.handover import Handover
 from toolgate.ledger.sync_thread import SyncThread
 from toolgate.ledger.tips import Tips
-from toolgate.model.call import NO_ORIGIN, Caller, Origin, Wire
+from toolgate.model.call import NO_ORIGIN, Origin, Wire
 from toolgate.model.clock import Clock
 from toolgate.model.record import LedgerEntry, LedgerStanding, RecordPlace
 
@@ -437,19 +437,19 @@ def call_line(
         changing += "," + _json(entry.more)[1:-1]
     if suppressed:
         changing += f',"suppressed":{suppressed}'
-    repeating = _repeating(
+    before, after = _repeating(
         entry.event,
         entry.wire,
         entry.status,
         entry.tool_id,
-        entry.caller,
+        entry.caller.role if entry.caller else None,
         entry.tier,
         entry.environment,
         entry.decision,
         deterministic,
     )
     linked = f'"{prev}"' if prev else "null"
-    return f'{changing}{repeating},"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
+    return f'{changing}{before}{_key_id(entry) or ""}{after},"run":"{run}","seq":{seq},"prev":{linked}}}'.encode()
 
 
 @lru_cache(maxsize=1024)
@@ -469,18 +469,23 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
+_CALLER: Final = "[caller]"
+"""Stands where the caller's id comes, which is hexadecimal digits."""
+
+
 @lru_cache(maxsize=4096)
 def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field that repeats)
     event: str,
     wire: Wire,
     status: str,
     tool_id: str | None,
-    caller: Caller | None,
+    role: str | None,
     tier: str | None,
     environment: str | None,
     decision: str | None,
     deterministic: bool,  # noqa: FBT001
-) -> str:
+) -> tuple[str, str]:
+    """What stands before the id of the caller and behind it: the same for all callers of a role, however many they are."""
     metadata = {"schemaVersion": SCHEMA_VERSION, "deterministic": deterministic, "toolId": tool_id, "promptId": None}
     fields = {
         "agentId": record.AGENT_ID,
@@ -493,12 +498,16 @@ def _repeating(  # noqa: PLR0913, PLR0917 (the key of the cache: every field tha
         "status": status,
         "attempt": 0,
         "metadata": metadata,
-        "caller": None if caller is None else {"id": caller.key_id, "role": caller.role},
+        "caller": None if role is None else {"id": _CALLER, "role": role},
         "tier": tier,
         "environment": environment,
         "decision": decision,
     }
-    return "," + _json(fields)[1:-1]
+    text = "," + _json(fields)[1:-1]
+    if role is None:
+        return text, ""
+    before, _, after = text.rpartition(_CALLER)  # the last: a tool may be called anything, and stands before it
+    return before, after
 
 
 class SegmentWriter:
