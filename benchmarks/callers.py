@@ -18,6 +18,7 @@ from unittest.mock import patch
 from benchmarks.deployment import bench_home
 from benchmarks.ours import LIMITED
 from benchmarks.road import InProcess
+from toolgate.cli.serve.start import uncollected
 from toolgate.config import load_settings
 from toolgate.gate import keys
 
@@ -33,7 +34,7 @@ def callers_us(folder: Path, counts: Sequence[int], turns: int, rounds: int) -> 
     home = bench_home(folder / "home", settings=LIMITED)
     texts = _write_keys(load_settings(home.path, {}, {}).paths.keys, max(counts))
     found: dict[str, list[float]] = {str(count): [] for count in counts}
-    with patch.object(keys, "MAX_FILE_BYTES", 1 << 26), _running(home) as app:
+    with patch.object(keys, "MAX_FILE_BYTES", 1 << 26), _running(home, texts[0]) as app:
         whole = InProcess(app, texts[0].decode())
         for count in counts:
             _call_us(whole, texts[:count], count)  # each has come before
@@ -69,8 +70,10 @@ def _row(key_id: str, text: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def _running(home: Home) -> Iterator[App]:
-    app = home.app()
+def _running(home: Home, key: bytes) -> Iterator[App]:
+    with uncollected():  # as a server starts
+        app = home.app()
+        app.road.authenticate(key)
     try:
         yield app
     finally:

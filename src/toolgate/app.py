@@ -467,9 +467,7 @@ class Powers:
             capabilities=ticket.call.capabilities & grant.asks,
             holdings=partial(self._permits.holdings, caller),
             environment=self._environment_name,
-            records=partial(_own_records, self._settings.paths.runs / LOG_PATH, caller.key_id)
-            if effect == "read"
-            else None,
+            records=partial(_own_records, self._settings.paths.runs, caller.key_id) if effect == "read" else None,
         )
 
     def _relay_context(self, grant: Grant, ticket: Ticket) -> Context:
@@ -558,8 +556,8 @@ def _nobody_listens(what: str) -> None:
     """Until a server has streams to tell."""
 
 
-def _own_records(directory: Path, key_id: str, most: int) -> list[dict[str, Any]]:
-    return latest(directory, Filter(caller=key_id), most)
+def _own_records(runs: Path, key_id: str, most: int) -> list[dict[str, Any]]:
+    return latest(runs / LOG_PATH, Filter(caller=key_id), most)
 
 
 class _PackPowers(Struct):

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.cases import cases
-from tests.gate.conftest import Gate
+from tests.gate.conftest import WIRE, Gate
 from tests.gate.test_floor import model
 from tests.homes import PATIENCE_S
 from tests.site_packages.unruly import ANSWERED, RAISED
 from tests.waiting import soon, until
 from toolgate.errors import Ending, LedgerUnavailable
+from toolgate.gate import road as road_module
 from toolgate.gate.admit import Permits, sayable_codes
 from toolgate.gate.road import MAX_COUNTS, _told
-from toolgate.model.call import Caller
+from toolgate.model.call import Call, Caller
 from toolgate.model.record import LedgerEntry, RecordPlace
 from toolgate.model.tool import Result
 
@@ -471,3 +472,16 @@ def test_a_record_has_the_first_numbers_that_a_tool_gave_and_what_else_it_keeps(
     ticket: Any = SimpleNamespace(repeats=None, kept={"arguments": {"a": "b"}})
     told = _told(ticket, Result(counts=counts))
     assert told == {"counts": dict(list(counts.items())[:MAX_COUNTS]), "arguments": {"a": "b"}}
+
+
+@pytest.mark.parametrize("kept", [0, 1, 1024])
+def test_a_handler_sees_its_own_caller_however_few_contexts_are_kept(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(road_module, "SHARED_CONTEXTS", kept)
+    road, seen = gate.app.road, list[str]()
+    for role in ("admin", "builder", "admin", "builder"):
+        caller = road.authenticate(gate.home.keys[role].encode())
+        seen.append(road._context(road.admission.enter(caller, Call(WIRE, "unruly_raise_inline", {}))).caller.role)
+    assert seen == ["admin", "builder", "admin", "builder"]
+    assert len(road._shared) <= kept

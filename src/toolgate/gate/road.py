@@ -61,7 +61,8 @@ MAX_TOLD: Final = 3
 MAX_COUNTS: Final = 16
 """Numbers of an answer that its record has."""
 SHARED_CONTEXTS: Final = 1024
-"""Contexts of inline tools that are kept: tools times callers that come again and again."""
+"""Contexts of inline tools that are kept, of the first tools and callers: to drop one for the next caller costs more than to make
+one."""
 LOCAL: Final[tuple[Environment, tuple[str, ...]]] = ("local", ())
 
 
@@ -415,9 +416,9 @@ class Road(Struct, frozen=True):
         place = (ticket.grant.tool_id, ticket.caller.key_id)
         shared = self._shared.get(place)
         if shared is None or shared.caller is not ticket.caller:
-            if len(self._shared) >= SHARED_CONTEXTS:
-                self._shared.clear()
-            shared = self._shared[place] = self.context_for(ticket.grant, ticket)
+            shared = self.context_for(ticket.grant, ticket)
+            if len(self._shared) < SHARED_CONTEXTS or place in self._shared:
+                self._shared[place] = shared
         return shared
 
     def _not_written(self, *, adopted: bool) -> Answer:
