@@ -301,6 +301,8 @@ class _Inotify:
 
     def __init__(self) -> None:
         self._queue: int | None = None
+        self._lock = Lock()
+        """Whoever asks may be a handler's thread: a number that another has closed may be any file's by now."""
         self._directories = 0
         self._libc: Any = None
         if sys.platform == "linux":
@@ -324,14 +326,19 @@ class _Inotify:
 
     def is_silent(self) -> bool:
         """False once, false for ever."""
-        if self._queue is None:
-            return False
-        with suppress(BlockingIOError):
-            os.read(self._queue, _EVENT_BYTES)
-            self.close()
-        return self._queue is not None
+        with self._lock:
+            if self._queue is None:
+                return False
+            with suppress(BlockingIOError):
+                os.read(self._queue, _EVENT_BYTES)
+                self._close()
+            return self._queue is not None
 
     def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         if self._queue is not None:
             os.close(self._queue)
             self._queue = None
