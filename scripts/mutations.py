@@ -785,8 +785,8 @@ MUTATIONS = (
     Mutation(
         "3 admit: a slot comes back too early",
         f"{GATE}/execute.py",
-        "future.add_done_callback(self._handler_ended)",
-        "self._on_end()",
+        "            interrupt(_Interrupted)\n",
+        "            self._ended()\n",
         f"{ROAD_TESTS}::test_a_slot_is_held_until_the_handler_has_really_ended",
     ),
     Mutation(
@@ -1194,8 +1194,8 @@ MUTATIONS = (
     Mutation(
         "threads: an interrupted one is used again",
         "src/toolgate/model/threads.py",
-        "again = not self._interrupted and ",
-        "again = ",
+        "again = not self._interrupted\n",
+        "again = True\n",
         "tests/gate/test_threads.py::test_a_thread_that_was_interrupted_is_never_used_again",
     ),
     Mutation(
@@ -1204,6 +1204,27 @@ MUTATIONS = (
         "if self._now is not None and self._now() is piece and ",
         "if ",
         "tests/gate/test_threads.py::test_an_interrupt_of_work_that_has_ended_reaches_nobody",
+    ),
+    Mutation(
+        "threads: work waits for the work before it",
+        "src/toolgate/model/threads.py",
+        "        if _waiting and not _coming:\n            _call_one()\n        return piece\n",
+        "        return piece\n",
+        "tests/gate/test_threads.py::test_work_that_waits_behind_work_that_blocks_gets_a_thread_of_its_own",
+    ),
+    Mutation(
+        "threads: an end is told of once and then no more",
+        "src/toolgate/model/threads.py",
+        "        self._is_told = False  # first: what comes from here on is told of anew\n",
+        "",
+        "tests/gate/test_threads.py::test_work_of_one_turn_begins_when_that_is_over_and_is_told_of_together",
+    ),
+    Mutation(
+        "threads: one that cannot hear keeps the others waiting",
+        "src/toolgate/model/threads.py",
+        "            if self._ended:\n                self.loop.call_soon(self._open)",
+        "            if not self:\n                self.loop.call_soon(self._open)",
+        "tests/gate/test_threads.py::test_who_cannot_hear_of_an_end_keeps_nobody_else_from_hearing",
     ),
     Mutation(
         "threads: the context of one piece of work is the next one's",

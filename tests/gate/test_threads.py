@@ -20,7 +20,7 @@ import pytest
 from tests.faces import speak
 from tests.gate.conftest import Gate
 from tests.homes import PATIENCE_S, make_home
-from tests.waiting import soon
+from tests.waiting import soon, until
 from toolgate.errors import Ending, WorkFailed
 from toolgate.gate.execute import Execution
 from toolgate.model import threads
@@ -237,6 +237,94 @@ def test_an_interrupt_of_work_that_has_ended_reaches_nobody(idle: Idle) -> None:
         assert await asyncio.wait_for(second, PATIENCE_S) is True
 
     asyncio.run(scene())
+
+
+def told_into(ended: list[Any]) -> Any:
+    return lambda result, fault: ended.append(result if fault is None else fault)
+
+
+def test_work_that_waits_behind_work_that_blocks_gets_a_thread_of_its_own(idle: Idle) -> None:
+    """All of it begins in one turn, and one thread is woken for it: that one calls the next before it begins."""
+    all_three = threading.Barrier(3)
+    ended: list[Any] = []
+
+    async def scene() -> None:
+        await in_thread(int)
+        await soon(lambda: len(idle) == 1, "one waits for more")
+        for _ in range(3):
+            threads.start_soon(partial(all_three.wait, PATIENCE_S), told_into(ended), name="blocks")
+        await soon(lambda: len(ended) == 3, "each has its own")
+
+    asyncio.run(scene())
+    assert sorted(ended) == [0, 1, 2]
+
+
+def test_work_of_one_turn_begins_when_that_is_over_and_is_told_of_together(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[Any] = []
+
+    async def scene() -> int:
+        loop = asyncio.get_running_loop()
+        wake_ups = []
+        hand_over = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *what: (wake_ups.append(1), hand_over(*what)))
+        await in_thread(int)
+        await soon(lambda: len(idle) == 1, "one waits for more")
+        wake_ups.clear()
+        for number in range(10):
+            threads.start_soon(partial(abs, number), told_into(ended), name="quick")
+        assert not ended
+        await asyncio.sleep(0)  # the turn is over, the thread woken
+        until(lambda: not threads._waiting and len(idle) >= 1, "all is done, while the loop is busy")
+        assert not ended
+        await soon(lambda: len(ended) == 10, "the loop hears of it")
+        return len(wake_ups)
+
+    assert asyncio.run(scene()) == 1
+    assert sorted(ended) == list(range(10))
+
+
+def test_work_that_waits_for_a_thread_that_cannot_begin_is_told_so(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows how long the work before it takes."""
+    release = threading.Event()
+    first: list[Any] = []
+    others: list[Any] = []
+
+    async def scene() -> None:
+        await in_thread(int)
+        await soon(lambda: len(idle) == 1, "one waits for more")
+        monkeypatch.setattr(threading.Thread, "start", _refuse)
+        threads.start_soon(partial(release.wait, PATIENCE_S), told_into(first), name="blocks")
+        for _ in range(2):
+            threads.start_soon(int, told_into(others), name="waits")
+        await soon(lambda: len(others) == 2, "the others are told")
+        assert not first
+        release.set()
+        await soon(lambda: first == [True], "it goes on")
+
+    asyncio.run(scene())
+    assert [one.reason for one in others] == ["no_thread"] * 2
+
+
+def test_who_cannot_hear_of_an_end_keeps_nobody_else_from_hearing(idle: Idle) -> None:
+    ended: list[Any] = []
+
+    def deaf(_result: Any, _fault: BaseException | None) -> None:
+        raise ValueError
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: ended.append(context["exception"]))
+        await in_thread(int)
+        await soon(lambda: len(idle) == 1, "one waits for more")
+        threads.start_soon(int, deaf, name="first")
+        threads.start_soon(int, told_into(ended), name="second")
+        await asyncio.sleep(0)
+        until(lambda: threads._inbox is not None and len(threads._inbox._ended) == 2, "both have ended")
+        await soon(lambda: len(ended) == 2, "both are told")
+
+    asyncio.run(scene())
+    assert {type(one) for one in ended} == {ValueError, int}
 
 
 def test_what_one_piece_of_work_sets_for_its_context_the_next_does_not_see(idle: Idle) -> None:

@@ -27,7 +27,7 @@ from toolgate.gate.sessions.asking import ask_fault, undeclared
 from toolgate.gate.validate import compile_schema
 from toolgate.model import strictjson
 from toolgate.model.offers import CONTENT
-from toolgate.model.threads import UNDER_WAY, start
+from toolgate.model.threads import UNDER_WAY, start_soon
 from toolgate.model.tool import Result
 from toolgate.model.work import Work
 
@@ -71,6 +71,8 @@ class Execution:
         self._cancel: Callable[[], object] = _nothing
         self._turn: asyncio.Future[None] | None = None
         """Done when the handler has ended, or its time is over."""
+        self._outcome: Outcome | None = None
+        """Of a handler in a thread, when that has ended."""
         self._threads: set[asyncio.Future[Any]] = set()
         """Of the handler's own (`model.threads`): it has not ended before they have."""
         self.cancelled = cancelled
@@ -81,28 +83,54 @@ class Execution:
 
     def run(self, context: Context, arguments: dict[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Never raises: every exception of the handler becomes an outcome."""
-        return (self._run if self._tool.foreign is None else self._relay)(context, arguments)
+        tool = self._tool
+        if tool.foreign is not None:
+            return self._relay(context, arguments)
+        return (self._as_task if inspect.iscoroutinefunction(tool.run) else self._in_thread)(context, arguments)
 
-    async def _run(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+    async def _as_task(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+        around = copy_context()
+        around.run(UNDER_WAY.set, self._threads)
+        handler: Any = partial(self._tool.run, context, arguments)
+        task = asyncio.get_running_loop().create_task(_contained(handler), context=around)
+        self._cancel = task.cancel
+        task.add_done_callback(self._task_ended)
+        if self.cancelled:
+            task.cancel()  # the caller left before we got here
+        await self._until_late()
+        if task.done():
+            return settle(task.result, cancelled=self.cancelled)
+        task.add_done_callback(_forget)
+        task.cancel()
+        return self._too_late()
+
+    async def _in_thread(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+        """A thread is not stopped because its caller left: its effect would be torn. Only the deadline stops it."""
+        work = partial(self._tool.run, context, arguments)
         try:
-            future, stop = self._start(context, arguments)
+            interrupt = start_soon(work, self._thread_ended, name=f"tool-{self._tool.name}")
         except WorkFailed as fault:
             self._ended()  # there is no handler that could end
             return _failed(fault.reason, str(fault))
-        loop = future.get_loop()
+        del work  # what the arguments hold is the handler's alone
+        await self._until_late()
+        outcome, self._outcome = self._outcome, None
+        if outcome is None:
+            interrupt(_Interrupted)
+            return self._too_late()
+        return outcome
+
+    async def _until_late(self) -> None:
+        """The handler has ended, or its time is over."""
+        loop = asyncio.get_running_loop()
         turn = self._turn = loop.create_future()  # not `asyncio.wait`, which does the same at three times the cost
         late = loop.call_later(self._tool.deadline_s, _wake, turn)
-        future.add_done_callback(self._handler_ended)
-        if self.cancelled:
-            self._cancel()  # the caller left before we got here
         try:
             await turn
         finally:
             late.cancel()
-        if future.done():
-            return settle(future.result, cancelled=self.cancelled)
-        future.add_done_callback(_forget)
-        stop()
+
+    def _too_late(self) -> Outcome:
         return _failed("deadline_exceeded", f"The tool did not answer within {self._tool.deadline_s:g} s.")
 
     async def _relay(self, context: Context, arguments: dict[str, Any]) -> Outcome:
@@ -123,25 +151,18 @@ class Execution:
         finally:
             self._ended()
 
-    def _start(self, context: Context, arguments: dict[str, Any]) -> tuple[asyncio.Future[Any], Callable[[], object]]:
-        """The handler under way, and what stops it at the deadline. Raises: WorkFailed."""
-        run = self._tool.run
-        if inspect.iscoroutinefunction(run):
-            around = copy_context()
-            around.run(UNDER_WAY.set, self._threads)
-            task = asyncio.get_running_loop().create_task(_contained(partial(run, context, arguments)), context=around)
-            self._cancel = task.cancel
-            return task, task.cancel
-        # A thread is not stopped because its caller left: its effect would be torn. Only the deadline stops it.
-        future, interrupt = start(partial(run, context, arguments), name=f"tool-{self._tool.name}")
-        return future, partial(interrupt, _Interrupted)
+    def _thread_ended(self, result: Any, fault: BaseException | None) -> None:
+        # SystemExit and CancelledError of a thread are a crash like any other: it ended nobody but itself.
+        self._outcome = _settled(result) if fault is None else _broken(fault, cancelled=False)
+        _wake(self._turn)
+        self._ended()
 
-    def _handler_ended(self, _future: asyncio.Future[Any]) -> None:
+    def _task_ended(self, _future: asyncio.Future[Any]) -> None:
         """Also called for each thread that the handler left behind; the last one ends it."""
         _wake(self._turn)
         if self._threads:
             self._cancel = _nothing
-            next(iter(self._threads)).add_done_callback(self._handler_ended)
+            next(iter(self._threads)).add_done_callback(self._task_ended)
         else:
             self._ended()
 

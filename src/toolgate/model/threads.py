@@ -3,6 +3,10 @@
 Never asyncio's default executor: it has a handful of threads for everybody, so one caller's slow reads stop all others, and
 the process cannot end before they do. A thread cannot be stopped, so whoever waits may be cancelled at once, but what the
 work holds (a call's slot, a place in `Threads`) comes back only when the thread has really ended.
+
+To wake a thread costs more than most work. So a thread that has ended a piece takes the next one that waits, and the loop is
+woken once for all pieces that have ended meanwhile. No piece waits for another one: while any waits, a thread is on its way
+to it, which calls the next thread before it begins.
 """
 
 from __future__ import annotations
@@ -11,11 +15,11 @@ import asyncio
 import contextlib
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
 from toolgate.errors import WorkFailed
 
@@ -28,6 +32,10 @@ MAX_IDLE: Final = 32
 """Threads that wait at once."""
 UNDER_WAY: Final[ContextVar[set[asyncio.Future[Any]] | None]] = ContextVar("threads_under_way", default=None)
 """The threads that the current call has started and that have not ended: `gate.execute` keeps the slot for them."""
+
+Told: TypeAlias = Callable[[Any, BaseException | None], None]
+"""Hears on the loop how work ended: its result, or what it raised."""
+Interrupt: TypeAlias = Callable[[type[BaseException]], None]
 
 
 async def in_thread(function: Callable[P, Out], *arguments: P.args, **named: P.kwargs) -> Out:
@@ -59,65 +67,126 @@ class Threads:
         return result
 
 
-def start(work: Callable[[], Any], *, name: str) -> tuple[asyncio.Future[Any], Callable[[type[BaseException]], None]]:
+def start(work: Callable[[], Any], *, name: str) -> tuple[asyncio.Future[Any], Interrupt]:
     """Work under way: a future that is done when it has ended, not a moment earlier, and what interrupts it.
 
     Raises: WorkFailed: the system has no thread to give (a container's limit, no memory for a stack).
     """
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
     future.add_done_callback(_seen)
-    piece = _Piece(work, _End(future))
-    try:
-        worker = _idle.pop()
-    except IndexError:
-        worker = _Worker()
-        worker.begin(piece, name)
-    else:
-        worker.go_on(piece, name)
+    interrupt = start_soon(work, partial(_settle, future), name=name)
+    _wake_one()
     mine = UNDER_WAY.get()
     if mine is not None:
         mine.add(future)
         future.add_done_callback(mine.discard)
-    return future, partial(worker.interrupt, piece)
+    return future, interrupt
+
+
+def start_soon(work: Callable[[], Any], told: Told, *, name: str) -> Interrupt:
+    """Work that begins when this turn of the loop is over, at one cost for all that begins then; what interrupts it.
+
+    `told` is called on the loop, once, when the work has ended. Raises: WorkFailed.
+    """
+    inbox = _inbox_of(asyncio.get_running_loop())
+    piece = _Piece(work, _End(told, inbox), name)
+    with _lock:
+        if not _coming:
+            if _idle:
+                inbox.wake_soon()
+            else:
+                _Worker().begin(name)
+        _waiting.append(piece)
+    return piece.interrupt
+
+
+def _wake_one() -> None:
+    with _lock:
+        if _waiting and not _coming:
+            _call_one()
+
+
+def _call_one() -> None:
+    """With the lock held, while a piece waits and nobody comes."""
+    if _idle:
+        _idle.pop().wake(_waiting[0].name)
+        return
+    try:
+        _Worker().begin(_waiting[0].name)
+    except WorkFailed as fault:
+        while _waiting:
+            _waiting.popleft().end.tell(None, WorkFailed(fault.reason, str(fault)))
+
+
+_lock: Final = threading.Lock()
+"""For what follows. Held for a few steps, and never by a thread that may be interrupted."""
+_waiting: Final[deque[_Piece]] = deque()
+"""Pieces that no thread has taken."""
+_idle: Final[list[_Worker]] = []
+"""Waiting for work, the last one first; each ends by itself after `IDLE_S`."""
+_coming = 0
+"""Threads that were woken or begun and have not looked yet. While a piece waits there is one, or a loop will wake one."""
 
 
 class _Piece:
     """One piece of work. Who holds it holds all that the work holds, so nobody keeps it when it has ended."""
 
-    __slots__ = ("__weakref__", "end", "work")
+    __slots__ = ("__weakref__", "end", "name", "work", "worker")
 
-    def __init__(self, work: Callable[[], Any], end: _End) -> None:
-        self.work, self.end = work, end
+    def __init__(self, work: Callable[[], Any], end: _End, name: str) -> None:
+        self.work, self.end, self.name = work, end, name
+        self.worker: _Worker | None = None
+        """That has taken it."""
+
+    def interrupt(self, raised: type[BaseException]) -> None:
+        """Raise it inside the work, or instead of the work if that has not begun; nothing if it has ended."""
+        with _lock:
+            if self.worker is None:
+                self.work = partial(_raise, raised)
+                return
+        self.worker.interrupt(self, raised)
 
 
 class _Worker:
-    """A thread that takes piece after piece, because starting one costs more than most work.
+    """A thread that takes piece after piece.
 
     It is used again only if nobody interrupted it: an interrupt arrives at some later step, and would hit the next piece.
     """
 
     def __init__(self) -> None:
-        self._inbox: SimpleQueue[_Piece] = SimpleQueue()
+        self._woken = threading.Lock()
+        """Released by who wakes it."""
+        self._woken.acquire()
+        self._is_coming = False
         self._lock = threading.Lock()
         self._now: weakref.ref[_Piece] | None = None
         """What may be interrupted."""
         self._interrupted = False
         self._thread = threading.Thread(target=self._live, daemon=True)
 
-    def begin(self, first: _Piece, name: str) -> None:
-        """Raises: WorkFailed."""
-        self.go_on(first, name)
+    def begin(self, name: str) -> None:
+        """With the lock held. Raises: WorkFailed."""
+        self._thread.name = name
         try:
             self._thread.start()
         except (RuntimeError, MemoryError):
             raise WorkFailed("no_thread", "The system has no thread left for this work; try again shortly.") from None
+        self._come()
 
-    def go_on(self, piece: _Piece, name: str) -> None:
+    def wake(self, name: str) -> None:
+        """With the lock held, by who took it from `_idle`."""
         self._thread.name = name
-        self._inbox.put(piece)
+        self._come()
+        self._woken.release()
+
+    def _come(self) -> None:
+        global _coming  # noqa: PLW0603 (the threads of the process)
+        self._is_coming = True
+        _coming += 1
 
     def interrupt(self, piece: _Piece, raised: type[BaseException]) -> None:
-        """Raise it inside the work, or instead of the work if that has not begun; nothing if it has ended."""
+        """Of a piece that it has taken."""
         import ctypes  # noqa: PLC0415 (2 ms, for the work that overruns)
 
         with self._lock:
@@ -133,14 +202,41 @@ class _Worker:
                 pass
 
     def _next(self) -> _Piece | None:
-        try:
-            return self._inbox.get(timeout=IDLE_S)
-        except Empty:
+        """None: there was nothing to do for a while."""
+        while True:
+            with _lock:
+                if (piece := self._take()) is not None:
+                    return piece
+                if len(_idle) >= MAX_IDLE:
+                    return None
+                _idle.append(self)  # who stands there must look at what comes
+            if not self._woken.acquire(timeout=IDLE_S) and self._may_leave():
+                return None
+
+    def _take(self) -> _Piece | None:
+        """With the lock held."""
+        global _coming  # noqa: PLW0603 (as in `_come`)
+        if self._is_coming:
+            self._is_coming = False
+            _coming -= 1
+        if not _waiting:
+            return None
+        piece = _waiting.popleft()
+        piece.worker, self._thread.name = self, piece.name
+        if _waiting and not _coming:
+            _call_one()
+        return piece
+
+    def _may_leave(self) -> bool:
+        with _lock:
             try:
                 _idle.remove(self)
-            except ValueError:  # taken in this moment: a piece is on its way
-                return self._inbox.get()
-            return None
+            except ValueError:  # taken in this moment: it is on its way
+                pass
+            else:
+                return not _waiting
+        self._woken.acquire()
+        return False
 
     def _do(self, piece: _Piece | None) -> bool:
         """True: another one may come."""
@@ -165,34 +261,91 @@ class _Worker:
     def _end(self, end: _End, result: Any, fault: BaseException | None) -> bool:
         with self._lock:
             self._now = None
-            again = not self._interrupted and len(_idle) < MAX_IDLE
-        end.tell(result, fault)
-        # A fault remembers this frame. If the frame led back to it, by name or by the future that carries it, all that the
-        # work held (a call's files) would wait for the collector.
-        del result, fault
+            again = not self._interrupted
         if again:
-            _idle.append(self)  # the last step: who stands there must take what comes
+            end.tell_with_others(result, fault)
+        else:
+            end.tell(result, fault)
+        # A fault remembers this frame. If the frame led back to it, by name or by what carries it, all that the work held
+        # (a call's files) would wait for the collector.
+        del result, fault
         return again
-
-
-_idle: Final[list[_Worker]] = []
-"""Waiting for work, the last one first; each ends by itself after `IDLE_S`."""
 
 
 class _End:
     """Tells the loop how the work ended, and then knows of nobody who waits for it."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_inbox", "_told")
 
-    def __init__(self, future: asyncio.Future[Any]) -> None:
-        self._future: asyncio.Future[Any] | None = future
+    def __init__(self, told: Told, inbox: _Inbox) -> None:
+        self._told: Told | None = told
+        self._inbox = inbox
 
     def tell(self, result: Any, fault: BaseException | None) -> None:
-        future = self._future
-        if future is not None:
-            with contextlib.suppress(RuntimeError):  # a closed loop: the server has stopped and nobody waits any more
-                future.get_loop().call_soon_threadsafe(_settle, future, result, fault)
-            self._future = None
+        with contextlib.suppress(RuntimeError):  # a closed loop: the server has stopped and nobody waits any more
+            self._inbox.loop.call_soon_threadsafe(self.settle, result, fault)
+
+    def tell_with_others(self, result: Any, fault: BaseException | None) -> None:
+        """The same at a part of the cost, by a thread that nobody interrupts any more."""
+        self._inbox.put(self, result, fault)
+
+    def settle(self, result: Any, fault: BaseException | None) -> None:
+        """On the loop."""
+        told, self._told = self._told, None
+        if told is not None:
+            told(result, fault)
+
+
+class _Inbox:
+    """What has ended and one loop has not heard of. It is woken once for all of it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ended: deque[tuple[_End, Any, BaseException | None]] = deque()
+        self._is_told = False
+        self._wakes = False
+
+    def wake_soon(self) -> None:
+        if not self._wakes:
+            self._wakes = True
+            self.loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wakes = False
+        _wake_one()
+
+    def put(self, end: _End, result: Any, fault: BaseException | None) -> None:
+        """From any thread."""
+        self._ended.append((end, result, fault))
+        if not self._is_told:
+            self._is_told = True
+            try:
+                self.loop.call_soon_threadsafe(self._open)
+            except BaseException as raised:
+                self._is_told = False
+                if not isinstance(raised, RuntimeError):  # as in `_End.tell`
+                    raise
+
+    def _open(self) -> None:
+        self._is_told = False  # first: what comes from here on is told of anew
+        try:
+            while self._ended:
+                end, result, fault = self._ended.popleft()
+                end.settle(result, fault)
+        finally:
+            if self._ended:
+                self.loop.call_soon(self._open)  # who could not hear of an end keeps nobody else from hearing
+
+
+_inbox: _Inbox | None = None
+"""Of the loop that asked last: a process has one."""
+
+
+def _inbox_of(loop: asyncio.AbstractEventLoop) -> _Inbox:
+    global _inbox  # noqa: PLW0603 (kept from call to call)
+    if _inbox is None or _inbox.loop is not loop:
+        _inbox = _Inbox(loop)
+    return _inbox
 
 
 def _settle(future: asyncio.Future[Any], result: Any, fault: BaseException | None) -> None:
