@@ -29,10 +29,14 @@ def full_panels(folder: Path) -> str:
     return f'[packs.consensus]\nephemeral = true\n[stores]\ncontract_checks = "sqlite:///{folder / "checks.db"}"\n'
 
 
-def fill_panels(home: Home) -> None:
+def write_workflow(home: Home) -> None:
     workflow = home.workspace / ".github" / "workflows" / "build.yml"
     workflow.parent.mkdir(parents=True)
     workflow.write_text(WORKFLOW)
+
+
+def fill_panels(home: Home) -> None:
+    write_workflow(home)
     with ThreadPoolExecutor(1) as thread:  # where a browser is driven, this one has a loop already
         thread.submit(_keep_checks, home).result()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console.visiting import Visitor, call, console, visitor
 from tests.homes import Home, Server
-from toolgate.console.pages.panels import _cell, _of_rows
+from toolgate.console.pages.panels import _cell, _of_rows, name_of
 from toolgate.console.rendering import MAX_TEXT, ManyLines, fields, render, shown
 from toolgate.console.web import ConsoleVisit
 from toolgate.model.tool import PanelCell, PanelMark, PanelTable
@@ -86,13 +86,17 @@ def base(**values: object) -> dict[str, object]:
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_panels_upstreams_and_records_show_strangers_texts_as_text(kind: str) -> None:
     text = HOSTILE[kind]
-    table = PanelTable(text, [text], [[text], [PanelCell(text, "bad")]], note=text, tool=text)
+    behind = PanelTable(text, [text], [[text]])
+    cells = [PanelCell(text, "bad"), PanelCell(text, "bad", behind), PanelCell(text, "plain", behind), behind]
+    table = PanelTable(text, [text], [[text], *([cell] for cell in cells)], note=text, tool=text)
     linked = {**_cell(text), "request": text}
     shaped = {"title": text, "note": text, "tool": text, "calls": 1, **_of_rows(table)}
     shaped["rows"].append([linked])
     strip = {"title": text, "note": text, "tool": "", "marks": [PanelMark(text, text, "bad")]}
-    panel = type("P", (), {"title": text, "summary": text})
-    pages = [render("panel", base(panel=panel, tables=[shaped, strip], fault=text, pack=text, ever=""))]
+    panel = type("P", (), {"name": text, "title": text, "summary": text})
+    pages = [render("panel", base(panel=panel, tables=[shaped, strip], fault=text, pack=text, ever="", of=""))]
+    whole = {"tables": [shaped], "of": name_of(behind), "first": 100, "step": 100}
+    pages.append(render("panel", base(panel=panel, fault="", pack=text, ever="", **whole)))
     state = type("S", (), {"name": text, "state": text, "reason": text, "pin": text, "refused": {text: text}})
     row = type("R", (), {"tool": text, "field": text})
     change = type("C", (), {"rows": [row], "notes": [text], "blocked": text, "digest": "x"})

@@ -18,7 +18,7 @@ from tests.homes import Home, Server, environment, make_home
 from toolgate.cli.policy import checks
 from toolgate.config import load_settings
 from toolgate.errors import ExitCode
-from toolgate.model.tool import PanelCell
+from toolgate.model.tool import PanelCell, PanelTable
 from toolgate.packs.consensus.domain.evidence import Equivocation
 from toolgate.packs.consensus.domain.messages import Statement, Vote
 from toolgate.packs.consensus.panels import _contradiction, _risen
@@ -98,7 +98,9 @@ def test_a_round_is_shown_with_its_evidence(served: tuple[Home, Server], admin: 
 def test_an_arbiter_that_contradicted_itself_and_evidence_that_cannot_be_read_are_named() -> None:
     votes = [Vote(b"n" * 32, 3, Statement(root * 32, b"r" * 32, 1), b"s" * 32, 1, b"x" * 64) for root in (b"a", b"b")]
     row = _contradiction(3, Equivocation(*votes))
-    assert row[:4] == ["3", PanelCell("contradiction", "bad"), f"by {(b's' * 32).hex()}", 1]
+    assert row[:3] == ["3", PanelCell("contradiction", "bad"), f"by {(b's' * 32).hex()}"]
+    assert isinstance(row[3], PanelTable)
+    assert [cells[1] for cells in row[3].rows] == [f"ACCEPT root {(root * 8).hex()}…" for root in (b"a", b"b")]
     assert _risen(3, "then", b"no evidence")[1] == PanelCell("cannot be read", "bad")
 
 

@@ -39,11 +39,13 @@ def test_one_red_check_makes_its_day_red_and_is_named() -> None:
     assert found.first_red is not None
     assert found.first_red.commit == "bad"
     assert found.longest_red == pytest.approx(timedelta(days=0.1), abs=timedelta(seconds=1))
+    assert list(found.red_runs) == checks[1:3], "the red one, and the green one that ended it"
 
 
 def test_a_red_time_that_has_not_ended_lasts_until_now() -> None:
     found = health_of([check(2), check(1, green=False), check(0.5, green=False)], NOW, 3)
     assert found.longest_red == timedelta(days=1)
+    assert [run.is_green for run in found.red_runs] == [False, False]
     assert found.now == "red"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -340,17 +340,25 @@ class PanelCell(Struct, frozen=True):
     """More than a text in a panel's table."""
 
     text: str
-    tone: Literal["good", "warn", "bad", "quiet"] = "quiet"
-    """Drawn as a badge, which says the same in words."""
+    tone: Literal["good", "warn", "bad", "quiet", "plain"] = "quiet"
+    """Drawn as a badge, which says the same in words; `plain`: as a text."""
+    records: PanelTable | None = None
+    """What the text was made of: it leads to a page with these rows."""
 
 
 class PanelTable(Struct, frozen=True):
     title: str
+    """By it the address knows the table: those of a panel differ, and what is the same keeps its own."""
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | int | float | PanelCell | None]]
+    rows: Sequence[Sequence[PanelValue]]
+    """A table in a cell is a count: it stands there as the number of its rows, and leads to a page with these. A bare number
+    is a measure of what its row tells, such as a size."""
     note: str = ""
     tool: str = ""
     """By whose calls these came about: the console links to their records."""
+
+
+PanelValue: TypeAlias = str | int | float | PanelCell | PanelTable | None
 
 
 class PanelCalls(Struct, frozen=True):
@@ -397,7 +405,7 @@ class Panel(Struct, frozen=True):
     title: str
     summary: str
     make: Callable[[PanelContext], Awaitable[Sequence[PanelTable | PanelCalls | PanelStrip]]]
-    """Called for each look. Texts are shown as texts, whatever they hold; a hundred rows of a table are shown."""
+    """Called for each look. Texts are shown as texts, whatever they hold; a hundred rows of a table are shown on a page."""
 
 
 class MakeContext(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -30,13 +31,20 @@ class GreenWindow(Struct, frozen=True):
     """Of one window. A day is red if one of its checks was."""
 
     days: tuple[tuple[date, Day], ...]
-    checks: int
+    runs: tuple[ContractRun, ...]
+    """Its checks, oldest first."""
     now: Day
     """What the last check said."""
     longest_red: timedelta
     """From a red check to the next green one, or to now."""
+    red_runs: tuple[ContractRun, ...]
+    """The checks of that time: the green one that ended it is the last."""
     first_red: ContractRun | None
     """The first red check of the window."""
+
+    @property
+    def checks(self) -> int:
+        return len(self.runs)
 
     @property
     def strip(self) -> str:
@@ -103,23 +111,28 @@ def health_of(checks: Iterable[ContractRun], now: datetime, days: int) -> GreenW
         day = check.moment.date()
         by_day[day] = "green" if check.is_green and by_day.get(day) != "red" else "red"
     each_day = [first_day + timedelta(days=number) for number in range(days)]
+    longest_red, red_runs = _longest_red(within, now)
     return GreenWindow(
         days=tuple((day, by_day.get(day, "none")) for day in each_day),
-        checks=len(within),
+        runs=tuple(within),
         now="none" if not within else "green" if within[-1].is_green else "red",
-        longest_red=_longest_red(within, now),
+        longest_red=longest_red,
+        red_runs=red_runs,
         first_red=next((check for check in within if not check.is_green), None),
     )
 
 
-def _longest_red(checks: Sequence[ContractRun], now: datetime) -> timedelta:
-    longest, since = timedelta(0), None
+def _longest_red(checks: Sequence[ContractRun], now: datetime) -> tuple[timedelta, tuple[ContractRun, ...]]:
+    """How long, and its checks."""
+    longest: tuple[timedelta, tuple[ContractRun, ...]] = (timedelta(0), ())
+    red: list[ContractRun] = []
     for check in checks:
-        if not check.is_green:
-            since = since or check.moment
-        elif since is not None:
-            longest, since = max(longest, check.moment - since), None
-    return max(longest, now - since) if since is not None else longest
+        if check.is_green and red:
+            longest = max(longest, (check.moment - red[0].moment, (*red, check)), key=itemgetter(0))
+            red = []
+        elif not check.is_green:
+            red.append(check)
+    return max(longest, (now - red[0].moment, tuple(red)), key=itemgetter(0)) if red else longest
 
 
 def badge(health: GreenWindow) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.console.filling import ANALYSED, WORKFLOW
-from tests.console.visiting import CONSOLE, call
+from tests.console.filling import ANALYSED, write_workflow
+from tests.console.visiting import CONSOLE, call, visitor
 from tests.faces import speak
 from tests.homes import Home, Server
 from tests.packs.consensus.nodes import event
@@ -75,6 +76,8 @@ class Seeded:
     approval: str
     asked: str
     """The call of a tool whose name a caller made up."""
+    lists: Sequence[str]
+    """Behind a number of each panel, and behind a number of such a list."""
 
     @property
     def address(self) -> str:
@@ -86,7 +89,18 @@ class Seeded:
         panels = [f"panels/{name}" for name in PANELS]
         calls = ["calls", f"calls/{self.asked}", "calls?verdict=unknown_tool"]
         upstreams = ["upstreams/stub", "upstreams/tidy"]
-        return ["", *calls, "tools", *tools, *upstreams, *panels, "keys", "approvals", f"approvals/{self.approval}"]
+        return [
+            "",
+            *calls,
+            "tools",
+            *tools,
+            *upstreams,
+            *panels,
+            *self.lists,
+            "keys",
+            "approvals",
+            f"approvals/{self.approval}",
+        ]
 
 
 @contextmanager
@@ -103,8 +117,9 @@ def seeded(folder: Path) -> Iterator[Seeded]:
         settings=f'{CONSOLE}[stores]\ncontract_checks = "sqlite:///{folder / "checks.db"}"\n',
         rows={"unruly_echo": {"x-rules": [{"name": "ask", "require-approval": "true"}]}},
     )
-    _governance(home)
-    _papers(home)
+    write_workflow(home)
+    keep_reviews(home, reviews())
+    keep_papers(home)
     _health(home)
     keys = KeyDirectory(home.path / "secrets")
     for name, use in key_uses(DEFAULTS).items():
@@ -123,18 +138,31 @@ def seeded(folder: Path) -> Iterator[Seeded]:
         asked = next(each["requestId"] for each in home.calls() if each.get("askedTool"))
         swapping.behave(f"tools of {folder / 'changed'}")
         tidy.behave("described otherwise")
-        yield Seeded(home, server, tidy, str(heard.body["details"]["approval_id"]), str(asked))
+        yield Seeded(home, server, tidy, str(heard.body["details"]["approval_id"]), str(asked), _lists(home, server))
 
 
-def _governance(home: Home) -> None:
-    stores = OpenStores({}, home.path / "state", GOVERNANCE.migrations)
+def _lists(home: Home, server: Server) -> list[str]:
+    person, found = visitor(server, home.keys["auditor"]), []
+    for panel in PANELS:
+        links = [""]
+        while links := re.findall(r'href="(\?of=[0-9a-f]+)"', person.get(f"panels/{panel}{links[0]}").text)[:3][-1:]:
+            found.append(f"panels/{panel}{links[0]}")
+    return found
+
+
+def reviews() -> list[ReviewEvent]:
     now = int(time.time() * 1000)
     verdicts = ["false_positive"] * 3 + ["true_positive"] * 9 + ["pending"]
-    events = [
+    return [
         ReviewEvent(ORG, rule, 1, f"{number:064x}", "repo", verdict, now - number, "ann", now, f"T-{number}", MARKUP)  # type: ignore[arg-type]
         for rule in ("MD-001", f"MD-<{ELEMENT}>")
         for number, verdict in enumerate(verdicts)
     ]
+
+
+def keep_reviews(home: Home, events: Sequence[ReviewEvent]) -> None:
+    stores = OpenStores({}, home.path / "state", GOVERNANCE.migrations)
+    now = int(time.time() * 1000)
     granted = Record(ORG, "fp_metrics", POLICY_VERSION, LABEL, now, now + 86_400_000, None)
     try:
         asyncio.run(opened.false_positives(stores, lambda kept: kept.record_all(events)))
@@ -149,10 +177,7 @@ def _health(home: Home) -> None:
         checks.keep(settings, now - timedelta(hours=hours), is_green=is_green, digest="d", commit=commit)
 
 
-def _papers(home: Home) -> None:
-    workflow = home.workspace / ".github" / "workflows" / "build.yml"
-    workflow.parent.mkdir(parents=True)
-    workflow.write_text(WORKFLOW)
+def keep_papers(home: Home) -> None:
     folder = home.workspace / PAPER
     for name, data in {**FILES, "index.html": html().replace("Small", MARKUP).encode()}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

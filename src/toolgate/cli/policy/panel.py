@@ -15,11 +15,13 @@ from toolgate.policy.health import health_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import date
 
+    from toolgate.model.tool import PanelValue
     from toolgate.policy.health import ContractRun, Day, GreenWindow
     from toolgate.settings import Settings
 
-Row = list["str | int | float | PanelCell | None"]
+Row = list["PanelValue"]
 
 WINDOW_DAYS: Final = 30
 UNSET: Final = (
@@ -43,10 +45,11 @@ async def _window(settings: Settings) -> Sequence[PanelTable | PanelStrip]:
         return [PanelTable("The last 30 days", ["What", "Value"], [], note=UNSET)]
     now = datetime.now(UTC)
     found = health_of(await in_thread(_kept, settings, now), now, WINDOW_DAYS)
+    facts = await in_thread(_facts, found)
     marks = [PanelMark(day.isoformat(), _WORDS[state], _TONES[state]) for day, state in found.days]
     return [
         PanelStrip(f"The last {WINDOW_DAYS} days", marks, note="By the days of UTC; today is the last."),
-        _facts(found),
+        facts,
     ]
 
 
@@ -58,12 +61,51 @@ def _kept(settings: Settings, now: datetime) -> list[ContractRun]:
 
 
 def _facts(found: GreenWindow) -> PanelTable:
-    first, states = found.first_red, [state for _, state in found.days]
-    rows: list[Row] = [["Now", PanelCell(_WORDS[found.now], _TONES[found.now])], ["Checks", str(found.checks)]]
-    rows += [[f"Days: {word}", str(states.count(state))] for state, word in _WORDS.items()]
+    rows: list[Row] = [
+        ["Now", PanelCell(_WORDS[found.now], _TONES[found.now])],
+        ["Checks", _count(_checks(f"Checks of the last {WINDOW_DAYS} days", found.runs))],
+    ]
+    rows += [[f"Days: {word}", _count(_days(found, state, word))] for state, word in _WORDS.items()]
+    first = found.first_red
     rows += [
-        ["Longest red time", f"{found.longest_red.total_seconds() / 3600:.1f} h"],
+        ["Longest red time", _longest_red(found)],
         ["First red check", None if first is None else f"{first.moment:%Y-%m-%d %H:%M} UTC"],
         ["First red commit", None if first is None else first.commit or "not told"],
     ]
     return PanelTable("In numbers", ["What", "Value"], rows, note=KEPT)
+
+
+def _count(table: PanelTable) -> PanelCell:
+    """As a text, beside others in its column."""
+    return PanelCell(str(len(table.rows)), "plain", table)
+
+
+def _checks(title: str, runs: Sequence[ContractRun]) -> PanelTable:
+    rows = [
+        [f"{run.moment:%Y-%m-%d %H:%M:%S} UTC", PanelCell(_WORDS[state], _TONES[state]), run.commit or None]
+        for run in reversed(runs)
+        for state in [_state(run)]
+    ]
+    return PanelTable(title, ["Checked", "Result", "Commit"], rows)
+
+
+def _state(run: ContractRun) -> Day:
+    return "green" if run.is_green else "red"
+
+
+def _days(found: GreenWindow, wanted: Day, word: str) -> PanelTable:
+    """Days of one kind, each with its checks."""
+    runs: dict[date, list[ContractRun]] = {}
+    for run in found.runs:
+        runs.setdefault(run.moment.date(), []).append(run)
+    rows: list[Row] = [
+        [day.isoformat(), _checks(f"Checks of {day}", runs.get(day, []))]
+        for day, state in found.days
+        if state == wanted
+    ]
+    return PanelTable(f"Days: {word}", ["Day", "Checks"], rows)
+
+
+def _longest_red(found: GreenWindow) -> PanelCell:
+    hours = found.longest_red.total_seconds() / 3600
+    return PanelCell(f"{hours:.1f} h", "plain", _checks("Checks of the longest red time", found.red_runs))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from toolgate.model.clock import rfc3339
 from toolgate.model.tool import Panel, PanelCalls, PanelCell, PanelTable
@@ -12,7 +11,7 @@ from toolgate.packs.governance.stores.opened import consents, false_positives, n
 from toolgate.packs.governance.stores.statistics import Counts, wilson
 
 if TYPE_CHECKING:
-    from toolgate.model.tool import PanelContext
+    from toolgate.model.tool import PanelContext, PanelValue
     from toolgate.packs.governance.stores.reviews import ReviewEvent
 
 NEWEST: Final = 1000
@@ -29,7 +28,7 @@ async def reviews(ctx: PanelContext) -> list[PanelTable | PanelCalls]:
     events = (
         [] if nothing_kept(ctx.stores) else await false_positives(ctx.stores, lambda kept: kept.events(limit=NEWEST))
     )
-    rows = [_rate(org, rule, counts) for (org, rule), counts in sorted(_counted(events).items())]
+    rows = [_rate(org, rule, found) for (org, rule), found in sorted(_by_rule(events).items())]
     columns = ["Organisation", "Rule", "Findings", "Reviewed", "False positives", "Rate", "95 % interval"]
     note = f"Of the newest {NEWEST} findings that were kept. A rate needs ten reviews."
     rates = PanelTable("False positives by rule", columns, rows, note=note, tool="query_fp_store")
@@ -39,30 +38,57 @@ async def reviews(ctx: PanelContext) -> list[PanelTable | PanelCalls]:
     return [ANALYSES, rates, *[await _consent(ctx, org) for org in organisations]]
 
 
-def _counted(events: list[ReviewEvent]) -> dict[tuple[str, str], Counts]:
-    found: dict[tuple[str, str], Counter[str]] = {}
+def _by_rule(events: list[ReviewEvent]) -> dict[tuple[str, str], list[ReviewEvent]]:
+    found: dict[tuple[str, str], list[ReviewEvent]] = {}
     for event in events:
-        found.setdefault((event.org_id, event.rule_id), Counter())[event.verdict] += 1
-    return {
-        key: Counts(sum(verdicts.values()), verdicts["false_positive"], verdicts["true_positive"])
-        for key, verdicts in found.items()
-    }
+        found.setdefault((event.org_id, event.rule_id), []).append(event)
+    return found
 
 
-def _rate(org: str, rule: str, counts: Counts) -> list[str | int | float | PanelCell | None]:
-    rate: str | PanelCell = PanelCell("too few reviews")
-    interval = "–"
+def _rate(org: str, rule: str, events: list[ReviewEvent]) -> list[PanelValue]:
+    """Each number with the findings that it counts; a rate with those that were reviewed."""
+    of = f"of {rule} in {org}"
+    false = [event for event in events if event.verdict == "false_positive"]
+    reviewed = [event for event in events if event.verdict != "pending"]
+    known = _findings(f"Reviewed findings {of}", reviewed)
+    rate, interval = PanelCell("too few reviews"), PanelCell("–", "plain")
+    counts = Counts(len(events), len(false), len(reviewed) - len(false))
     if counts.rate is not None:
         low, high = wilson(counts.false_positives, counts.reviewed)
-        rate = PanelCell(f"{counts.rate:.2f}", "good" if counts.rate < 0.1 else "warn" if counts.rate < 0.3 else "bad")
-        interval = f"{low:.2f} to {high:.2f}"
-    return [org, rule, counts.total, counts.reviewed, counts.false_positives, rate, interval]
+        colour: Literal["good", "warn", "bad"] = "good" if counts.rate < 0.1 else "warn" if counts.rate < 0.3 else "bad"
+        rate = PanelCell(f"{counts.rate:.2f}", colour, known)
+        interval = PanelCell(f"{low:.2f} to {high:.2f}", "plain", known)
+    return [
+        org,
+        rule,
+        _findings(f"Findings {of}", events),
+        known,
+        _findings(f"False positives {of}", false),
+        rate,
+        interval,
+    ]
+
+
+def _findings(title: str, events: list[ReviewEvent]) -> PanelTable:
+    columns = ["Found at", "Fingerprint", "Repository", "Verdict", "Reviewed by", "Ticket"]
+    rows = [
+        [
+            rfc3339(event.occurred_at / 1000),
+            event.fingerprint,
+            event.repository,
+            event.verdict.replace("_", " "),
+            event.reviewed_by,
+            event.ticket,
+        ]
+        for event in events
+    ]
+    return PanelTable(title, columns, rows)
 
 
 async def _consent(ctx: PanelContext, org: str) -> PanelTable:
     now = int(ctx.clock.wall() * 1000)
     found = await consents(ctx.stores, lambda kept: consent.statuses(kept, org, list(consent.RESOURCES), now))
-    rows: list[list[str | int | float | PanelCell | None]] = [
+    rows: list[list[PanelValue]] = [
         [
             status.resource,
             PanelCell(status.state, "good" if status.state == "granted" else "quiet"),

@@ -13,25 +13,25 @@ from toolgate.packs.lra.receipts.view import receipt_in
 from toolgate.packs.lra.resources import MAX_RECEIPT_BYTES, is_receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolgate.model.powers import ReadFiles
-    from toolgate.model.tool import PanelContext
+    from toolgate.model.tool import PanelContext, PanelValue
 
 MOST: Final = 100
 """Receipts that are read for one page."""
 
-Row = list["str | int | float | PanelCell | None"]
+Row = list["PanelValue"]
+COLUMNS: Final = ("Receipt", "Paper", "Tier", "Result", "Verified at")
 
 
 async def papers(ctx: PanelContext) -> Sequence[PanelTable]:
     receipts, pages = await in_thread(_found, ctx.files)
-    columns = ["Receipt", "Paper", "Tier", "Result", "Verified at"]
     return [
         PanelTable("Papers", ["Page", "Receipts"], pages, tool="lra_validate"),
         PanelTable(
             "Receipts",
-            columns,
+            COLUMNS,
             receipts,
             note="Whether one is signed, and by whom: lra verify-receipt.",
             tool="lra_verify",
@@ -43,11 +43,15 @@ def _found(files: ReadFiles) -> tuple[list[Row], list[Row]]:
     paths = [entry.path for entry in files.walk()]
     receipts = [path for path in paths if is_receipt(path)][:MOST]
     pages = [path for path in paths if path == "index.html" or path.endswith("/index.html")][:MOST]
-    folders = [path.rpartition("/")[0] for path in receipts]
-    counted: list[Row] = [
-        [page, sum(_is_below(folder, page.rpartition("/")[0]) for folder in folders)] for page in pages
-    ]
-    return [_receipt(files, path) for path in receipts], counted
+    read = {path: _receipt(files, path) for path in receipts}
+    counted: list[Row] = [[page, _receipts_of(page, read)] for page in pages]
+    return list(read.values()), counted
+
+
+def _receipts_of(page: str, receipts: Mapping[str, Row]) -> PanelTable:
+    root = page.rpartition("/")[0]
+    rows = [row for path, row in receipts.items() if _is_below(path.rpartition("/")[0], root)]
+    return PanelTable(f"Receipts of {page}", COLUMNS, rows)
 
 
 def _is_below(folder: str, root: str) -> bool:

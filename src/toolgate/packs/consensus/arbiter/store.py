@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolgate.kit.sql import sql
 from toolgate.packs.consensus.domain.evidence import Level, decode_certificate
-from toolgate.packs.consensus.domain.messages import Message, SealingCheckpoint, decode, message_hash
+from toolgate.packs.consensus.domain.messages import Message, SealingCheckpoint, Vote, decode, decode_vote, message_hash
 from toolgate.packs.consensus.domain.replica import Replica
 from toolgate.packs.consensus.domain.rounds import Certified, Convicted, Dropped, Effect, KeptMessage, Rose, Round
 
@@ -340,6 +340,25 @@ def newest_rises(
         {"network": network.id.hex(), "first": min(rounds), "last": max(rounds), "most": most},
     )
     return [(row.round, row.recorded, unpack(row.evidence)) for row in rows]
+
+
+class RecordedVote(NamedTuple):
+    vote: Vote
+    recorded: str
+    source: str
+    """From whom it came to this store."""
+
+
+def votes_of(connection: Connection, network: Network, rounds: Sequence[int]) -> dict[int, list[RecordedVote]]:
+    """The votes that are kept of these rounds, as they came."""
+    found: dict[int, list[RecordedVote]] = {each: [] for each in rounds}
+    statement = (
+        "SELECT round, recorded, source, data FROM consensus_message"
+        " WHERE network = :network AND checkpoint = 0 AND round IN :values ORDER BY seq"
+    )
+    for row in select_in(connection, statement, network.id.hex(), rounds):
+        found[row.round].append(RecordedVote(decode_vote(unpack(row.data)), row.recorded, row.source))
+    return found
 
 
 def find_store_id(connection: Connection) -> str | None:
