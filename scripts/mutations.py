@@ -932,7 +932,7 @@ MUTATIONS = (
     Mutation(
         "7 validate out: no size",
         f"{GATE}/execute.py",
-        "if max(len(outcome.data_json), len(outcome.details_json)) > max_bytes:",
+        "if len(outcome.data_json) > max_bytes or len(outcome.details_json) > max_bytes:",
         "if False:",
         f"{ROAD_TESTS}::test_nonsense_from_a_tool_never_leaves",
     ),
@@ -1180,7 +1180,7 @@ MUTATIONS = (
     Mutation(
         "door: reading takes nobody's time",
         "src/toolgate/servers/connection.py",
-        "        self._spend(turn_id, self._turn_began)",
+        "            door.turns.spent(turn_id, self._turn_began)",
         "        pass",
         f"{CONNECTION}::test_f1_reading_is_part_of_a_callers_turn",
     ),
@@ -1418,7 +1418,7 @@ MUTATIONS = (
     Mutation(
         "json: depth of our own writing",
         "src/toolgate/model/strictjson.py",
-        'return data.count(b"[") + data.count(b"{") <= MAX_DEPTH',
+        "or _opened(data) <= MAX_DEPTH",
         "return True",
         "tests/model/test_strictjson.py",
     ),

@@ -563,15 +563,15 @@ def test_f4_one_caller_holds_a_share_of_the_connections() -> None:
     assert [wire.closed for wire in greedy] == [True] * 6 + [False] * 2
 
 
-def test_f4_a_house_full_of_calls_under_way_says_so() -> None:
+def test_f4_a_house_full_of_calls_under_way_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Later()
     house = door(loop, connections=4)
     app = Echo()
+    monkeypatch.setattr("toolgate.servers.connection.Connection.is_idle", lambda _: False)
     for number in range(4):
         app.caller_id = f"caller {number}"
         connection, _ = connected(app, loop, house)
         feed(connection, plain(b"x"))
-        connection.is_idle = lambda: False  # type: ignore[method-assign]
     _, wire = connected(app, loop, house)
     assert (statuses(wire), wire.closed, len(house.guests)) == ([503], True, 4)
 

@@ -24,6 +24,7 @@ from toolgate.kit.conditions.approval import ANSWERER
 from toolgate.model import strictjson
 from toolgate.model.call import NO_ORIGIN, SHOWN, Call, Caller, Origin, Wire
 from toolgate.model.envelope import L0_ONLY_CODES
+from toolgate.model.mcpwire import NOTHING
 from toolgate.model.suggest import did_you_mean
 from toolgate.model.tool import COMMON_CODES, ID_PREFIX
 
@@ -65,7 +66,7 @@ class Ticket(Struct, eq=False):
     """Its answer waits for `Ledger.flush`, and so may its record."""
     state: Any = None
     """What an earlier call like it gave its client to keep, opened."""
-    answers: Mapping[str, Any] = {}
+    answers: Mapping[str, Any] = NOTHING
     """To what that call asked; nobody's else."""
     goes_on: str | None = None
     """The request that is held for these answers, if one is."""
@@ -167,8 +168,8 @@ def arguments_digest(secrets: SecretPaths, arguments: Any) -> tuple[str, int]:
     """What the log knows of arguments: the SHA-256 over their sorted JSON with secrets replaced, and the length of it
     without that."""
     text = strictjson.dumps_sorted(arguments)
-    shown = strictjson.dumps_sorted(redacted(secrets, arguments)) if secrets else text
-    return sha256(shown).hexdigest(), len(text)
+    shown = redacted(secrets, arguments) if secrets else arguments
+    return sha256(text if shown is arguments else strictjson.dumps_sorted(shown)).hexdigest(), len(text)
 
 
 class Grant(Struct, frozen=True):

@@ -273,7 +273,7 @@ def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Out
             outcome.details_json = strictjson.encode_checked(result.details)
     except strictjson.JsonFault:
         return bad_output("the data is not strict JSON")
-    if max(len(outcome.data_json), len(outcome.details_json)) > max_bytes:
+    if len(outcome.data_json) > max_bytes or len(outcome.details_json) > max_bytes:
         return bad_output(f"the data is larger than {max_bytes} bytes")
     if outcome.ending is not OK:
         return _with_fitting_data(outcome, grant)

@@ -30,13 +30,11 @@ from toolgate.ledger.handover import Handover
 from toolgate.ledger.sync_thread import SyncThread
 from toolgate.ledger.tips import Tips
 from toolgate.model.call import NO_ORIGIN, Origin, Wire
-from toolgate.model.clock import Clock
+from toolgate.model.clock import THOUSANDTHS, Clock
 from toolgate.model.record import LedgerEntry, LedgerStanding, RecordPlace
 
 SCHEMA_VERSION: Final = "0.1.0"
 """Version of a call's record."""
-_THOUSANDTHS: Final = tuple(f"{number:03d}" for number in range(1000))
-"""Text of the digits behind the point: finding the shortest one for a double costs more than the rest of the line."""
 
 
 class Rules(Struct, frozen=True):
@@ -426,7 +424,7 @@ def call_line(
     milliseconds, rest = divmod(int(entry.duration_ms * 1000), 1000)
     changing = (
         f'{{"ts":"{entry.timestamp}","stepId":{step},"requestId":"{ids.request}","traceId":"{ids.trace}",'
-        f'"spanId":"{ids.span}","durationMs":{milliseconds}.{_THOUSANDTHS[rest]},"inputBytes":{entry.input_bytes},'
+        f'"spanId":"{ids.span}","durationMs":{milliseconds}.{THOUSANDTHS[rest]},"inputBytes":{entry.input_bytes},'
         f'"outputBytes":{entry.output_bytes},"error":{_json(entry.error) if entry.error else "null"},'
         f'"argumentsDigest":{digest},'
         f'"clamps":{_json(to_builtins(entry.clamps)) if entry.clamps else "[]"}'

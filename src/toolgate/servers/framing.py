@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from toolgate.faces.reply import Headers
 
 BLANK_BYTES: Final = 8
 """Empty lines before a request: RFC 9112 asks to ignore one, some clients send two."""
@@ -344,3 +349,13 @@ class _Chunks:
             raise FramingFault(431, "chunks_too_small_or_trailers_too_large")
         if whole:
             self._frame_bytes += size
+
+
+@lru_cache(maxsize=256)
+def beginning_of(status: int, own: Headers, common: Headers, last: bool) -> bytes:  # noqa: FBT001 (the key of a cache)
+    """An answer as far as it is like many others: its status and its headers, but for those of this one."""
+    lines = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [name + b": " + value for name, value in (*own, *common)]
+    if last:
+        lines.append(b"connection: close")
+    return b"\r\n".join([*lines, b""])

@@ -161,7 +161,7 @@ class Check(Struct, frozen=True):
     name: str
     evidence: dict[str, Any]
     why_not: str
-    """The sentence for people when it does not hold."""
+    """The sentence for people when it does not hold; needed only then."""
     unknown: str = ""
     """The sentence for people when nothing speaks against it, and something it depends on is not known."""
 

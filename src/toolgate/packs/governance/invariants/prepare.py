@@ -13,7 +13,7 @@ from toolgate.errors import StoreUnavailable, ToolError
 from toolgate.model.threads import in_thread
 from toolgate.packs.governance.analysis.pipeline import read_repository
 from toolgate.packs.governance.invariants import permissions
-from toolgate.packs.governance.invariants.block import NAMES, Check, CheckOutcome, decimal_difference
+from toolgate.packs.governance.invariants.block import NAMES, Check, CheckOutcome, decimal_difference, small_drift
 from toolgate.packs.governance.repository.answers import bad_path, invalid_input
 from toolgate.packs.governance.repository.model import MAX_FILE_BYTES, File
 from toolgate.packs.governance.repository.reading import Queue
@@ -34,6 +34,8 @@ _INPUTS: Final = {
     "contraction-witness": ("contractionCheck",),
 }
 _NEEDED: Final = {name: frozenset(inputs) for name, inputs in _INPUTS.items()}
+_PAIR: Final = _NEEDED["schema-hash"]
+"""The only check with two inputs."""
 
 
 class Ready(Struct, frozen=True):
@@ -49,10 +51,9 @@ def selected(args: dict[str, Any]) -> list[str]:
     if named is None:
         given = args.keys()
         chosen = [name for name, inputs in _NEEDED.items() if inputs <= given]
-        half = [key for name, inputs in _INPUTS.items() if name not in chosen for key in inputs if key in args]
-        if half:
-            partner = next(key for inputs in _INPUTS.values() if half[0] in inputs for key in inputs if key not in args)
-            raise _missing("schema-hash", partner)
+        missing = _PAIR - given
+        if len(missing) == 1:
+            raise _missing("schema-hash", *missing)
         if not chosen:
             raise invalid_input(
                 "", "missing_checks", f"There is nothing to check: give at least one of {', '.join(_first_inputs())}."
@@ -139,11 +140,12 @@ def _drift(args: dict[str, Any]) -> Ready:
         "difference": difference,
         "allowed": limit,
     }
-    why = (
-        f"{current['name']} moved by {difference:g}, allowed are {limit:g}."
-        if same
-        else f"{current['name']} was compared with {baseline['name']}."
-    )
+    if small_drift(same, difference, limit):
+        why = ""
+    elif same:
+        why = f"{current['name']} moved by {difference:g}, allowed are {limit:g}."
+    else:
+        why = f"{current['name']} was compared with {baseline['name']}."
     return Ready(
         Check("drift-magnitude", evidence, why), {"names_match": same, "difference": difference, "allowed": limit}
     )

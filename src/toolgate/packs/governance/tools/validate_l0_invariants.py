@@ -105,7 +105,7 @@ def as_text(data: Any) -> str:
 _METRIC: Final = schemas.closed(
     {
         "name": schemas.text("Name of the metric.", 200),
-        "value": {"type": "number", "minimum": -1e15, "maximum": 1e15, "description": "Its value."},
+        "value": {"type": "number", "minimum": -(10**15), "maximum": 10**15, "description": "Its value."},
     }
 )
 _PLACE: Final = {"file": schemas.said(), "line": schemas.COUNT, "job": schemas.maybe(schemas.said())}
@@ -127,7 +127,7 @@ _EVIDENCE: Final = schemas.closed(
         "baseline": schemas.NUMBER,
         "threshold": schemas.NUMBER,
         "difference": schemas.NUMBER,
-        "allowed": schemas.NUMBER,
+        "allowed": schemas.LARGE_NUMBER,
         "ageSeconds": schemas.NUMBER,
         "maxAgeSeconds": schemas.NUMBER,
         "singleUse": {"enum": ["not_spent", "first", "replayed", "store_unavailable"]},
