@@ -30,22 +30,22 @@ class _Later(Sequence[Any]):
         self._reference = reference
         self._found: Any = None
 
-    def _get(self) -> Any:
+    def get(self) -> Any:
         if self._found is None:
             self._found = named(self._reference)
         return self._found
 
     def __len__(self) -> int:
-        return len(self._get())
+        return len(self.get())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._get()[index]
+        return self.get()[index]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._get())
+        return iter(self.get())
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._get()(*arguments, **options)
+        return self.get()(*arguments, **options)
 
 
 def later(reference: str) -> Any:
@@ -54,6 +54,12 @@ def later(reference: str) -> Any:
     For fields of `Pack` that hold a sequence, and for functions.
     """
     return _Later(reference)
+
+
+def load(*values: Any) -> None:
+    """Imports now what `later` made: while something else is waited for."""
+    for value in values:
+        value.get()
 
 
 def is_later(value: Any) -> bool:

@@ -342,6 +342,7 @@ FRONT_FAULTS = [
     ("author: Jane Doe", "author: {name: J D, hat: red}", "paper.md:3: unknown key hat in an author"),
     ("title: T", "title: T\ntitle: U", "paper.md:3: a key stands twice"),
     ("title: T", "title: [", "paper.md:"),
+    ("title: T", "title: !x T", "paper.md:2: an explicit tag"),  # which Pandoc passes over
     ("date: 2026-11-15", "date: 2026-11-15\nlicense: GPL", "paper.md:5: license is one of"),
     ("date: 2026-11-15", "date: 2026-11-15\nbibliography: gone.bib", "paper.md:5: there is no bibliography gone.bib"),
     ("date: 2026-11-15", "date: 2026-11-15\ncsl: gone", "paper.md:5: there is no citation style gone"),
@@ -392,6 +393,12 @@ def test_the_paper_is_exported_with_the_pages_numbers() -> None:
     assert r"\author{Jane Doe}" in latex
     assert r"\tag{1}" in latex
     assert "Section~1" in latex
+
+
+def test_an_export_stops_where_a_build_does_at_front_matter_that_pandoc_passes_over() -> None:
+    source = paper("Text.\n").replace("title: T", "title: !x T").encode()
+    with pytest.raises(BuildFault, match=r"paper\.md:2: an explicit tag"):
+        export(SourceRequest("paper.md", lambda path, _: {"paper.md": source}.get(path), pandoc()), "latex")
 
 
 def test_a_word_export_read_back_says_what_the_page_says() -> None:

@@ -18,7 +18,7 @@ from tests.packs.lra.build.shapes import tree
 from tests.packs.lra.build.sources import built, html_of, paper, shown
 from tests.support import need
 from toolgate.packs.lra.build import shell
-from toolgate.packs.lra.build.document import mathml
+from toolgate.packs.lra.build.document import written
 
 FORMULAS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "formulas.json").read_text())
 
@@ -54,10 +54,10 @@ def test_text_in_a_formula_cannot_become_markup(formula: str) -> None:
 
 def test_a_hat_over_several_letters_is_the_mark_that_stretches_and_over_one_the_one_that_does_not() -> None:
     over_one = '<math><mover><mi>x</mi><mo accent="true">\u0302</mo></mover></math>'
-    mark = ET.fromstring(mathml.mend(over_one))[0][1]
+    mark = ET.fromstring(written.mend(over_one))[0][1]
     assert (mark.text, mark.get("stretchy")) == ("^", "false")
     over_two = over_one.replace("<mi>x</mi>", "<mrow><mi>x</mi><mi>y</mi></mrow>")
-    mark = ET.fromstring(mathml.mend(over_two))[0][1]
+    mark = ET.fromstring(written.mend(over_two))[0][1]
     assert (mark.text, mark.get("stretchy")) == ("\u0302", "true")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 from html import escape
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from toolgate.later import later, load
 from toolgate.packs.lra.build import messages, reading, shell, styles
-from toolgate.packs.lra.build.convert import Opened, SourceRequest, as_json
+from toolgate.packs.lra.build.convert import Converted, Opened, Pending, SourceRequest, as_json
 from toolgate.packs.lra.build.document import ast
-from toolgate.packs.lra.build.document.page_markup import TITLE, PageMarkup, sections, tidy
+from toolgate.packs.lra.build.document.page_markup import TITLE, PageMarkup, sections
 from toolgate.packs.lra.build.document.state import Document, Heading
 from toolgate.packs.lra.build.faults import BuildFault, SourcePlace
 from toolgate.packs.lra.build.front_matter import MAX_CLAIMS, FrontMatter
@@ -19,8 +20,12 @@ from toolgate.packs.lra.build.shell import Script, Section
 from toolgate.packs.lra.paper import wasm
 from toolgate.packs.lra.paper.metadata import Metadata
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_DESCRIPTION: Final = 200
 """Characters that search engines show."""
+_TIDY: Final = later("toolgate.packs.lra.build.document.written:tidy")
 _STYLE: Final = re.compile(r'<(\w+)[^>]*\sstyle="([^"]*)"')
 _INNER: Final = re.compile(r"</?a\b[^>]*>|<span class=\"citation\"[^>]*>")
 
@@ -32,26 +37,27 @@ class Built(NamedTuple):
     script: Script
 
 
-def build(request: SourceRequest, opened: Opened | None = None) -> Built:
-    """The files of the paper. `opened`: Pandoc reads the source already.
+def build(request: SourceRequest, opened: Opened | None = None, meanwhile: Callable[[], None] = lambda: None) -> Built:
+    """The files of the paper. `opened`: Pandoc reads the source already. `meanwhile`: done while it writes.
 
     Raises: BuildFault: all that is wrong, with files and lines. ToolError UNAVAILABLE: Pandoc did not end.
     """
     try:
-        return _build(request, opened, quick=True)
+        return _build(reading.read(request, PageMarkup, quick=True, opened=opened), request, meanwhile)
     except BuildFault:
-        return _build(request, None, quick=False)
+        return _build(reading.read(request, PageMarkup), request, meanwhile)
 
 
-def _build(request: SourceRequest, opened: Opened | None, *, quick: bool) -> Built:
-    body = reading.read(request, PageMarkup, quick=quick, opened=opened)
+def _build(body: DocumentBody, request: SourceRequest, meanwhile: Callable[[], None]) -> Built:
     _require_claims(body)
-    blocks = _page_blocks(body)
-    csl = styles.find(body.front.csl, request, body.document)
-    html = _written(request, body, blocks, csl)
+    writing = _start_writing(body, request)
+    meanwhile()
+    load(_TIDY)
+    reading.look_at_keys(body)
     meta = _metadata(request.file, body)
     script = _script(body)
     _check_programs(body.document, [claim.run for claim in body.document.claims if claim.run])
+    html = _html(writing.result(), body)
     body.document.faults.stop_if_any()
     modules = {name: body.document.files[name] for name in body.document.modules}
     page = shell.page(
@@ -95,19 +101,24 @@ def _section(document: Document, ident: str, blocks: ast.Nodes) -> ast.Nodes:
     return [opening, ast.header(2, ident + TITLE, title), *blocks, ast.html("</section>")]
 
 
-def _written(request: SourceRequest, body: DocumentBody, blocks: ast.Nodes, csl: bytes | None) -> str:
-    """Pandoc's HTML of the whole text. Formulas that it cannot write are faults."""
-    tree = {"pandoc-api-version": body.api, "meta": body.meta, "blocks": blocks}
+def _start_writing(body: DocumentBody, request: SourceRequest) -> Pending:
+    """Side effect: Pandoc starts to write the whole text."""
+    tree = {"pandoc-api-version": body.api, "meta": body.meta, "blocks": _page_blocks(body)}
     arguments = ["--from=json", "--to=html5", "--mathml", "--wrap=none"]
-    citing, files = body.cite_arguments(csl)
-    done = request.pandoc.start([*arguments, *citing], as_json(tree), files).result()
+    citing, files = body.cite_arguments(styles.find(body.front.csl, request, body.document))
+    return request.pandoc.start([*arguments, *citing], as_json(tree), files)
+
+
+def _html(done: Converted, body: DocumentBody) -> str:
+    """What Pandoc wrote. Formulas that it cannot write are faults."""
+    file = body.document.source.file
     if done.error:
-        body.document.fault(SourcePlace(request.file), " ".join(done.error.split())[:400])
+        body.document.fault(SourcePlace(file), " ".join(done.error.split())[:400])
         return ""
     messages.writing(body.document, done.messages)
     if body.bibliographies and any(message["type"] == "CiteprocWarning" for message in done.messages):
-        body.document.fault(SourcePlace(request.file), WARNED)
-    html = tidy(done.data.decode())
+        body.document.fault(SourcePlace(file), WARNED)
+    html: str = _TIDY(done.data.decode())
     for tag, style in [] if body.document.faults.found else _STYLE.findall(html):
         body.document.fault(body.document.place(style), f"<{tag}> has a style attribute, against the page's own policy")
     return html

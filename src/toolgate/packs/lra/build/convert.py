@@ -5,7 +5,6 @@ The program itself is started by the commands (`cli/making/pandoc.py`), never by
 
 from __future__ import annotations
 
-import json
 import posixpath
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,8 +31,10 @@ APPENDIX: Final = "lra-appendix-starts-here"
 """Stands for the command of LaTeX, which Pandoc's reader drops, and with it where the appendices begin."""
 ORJSON_FROM: Final = 1_000_000
 """Bytes of a document from which it is worth loading: a thesis."""
-_READ_JSON: Final = later("orjson:loads")
-_WRITE_JSON: Final = later("orjson:dumps")
+_READ: Final = later("json:loads")
+_WRITE: Final = later("json:dumps")
+_READ_FAST: Final = later("orjson:loads")
+_WRITE_FAST: Final = later("orjson:dumps")
 NOTHING: Final[Mapping[str, bytes]] = {}
 
 
@@ -84,15 +85,16 @@ class SourceRequest(NamedTuple):
 def as_json(tree: Any) -> bytes:
     """A document for Pandoc, by the fastest writer that is loaded: to load orjson takes longer than to write a paper."""
     if "orjson" in sys.modules:
-        written: bytes = _WRITE_JSON(tree)
+        written: bytes = _WRITE_FAST(tree)
         return written
-    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    text: str = _WRITE(tree, ensure_ascii=False, separators=(",", ":"))
+    return text.encode()
 
 
 def from_json(data: bytes) -> Any:
     """A document of Pandoc's: as above."""
     is_large = len(data) > ORJSON_FROM
-    return _READ_JSON(data) if is_large or "orjson" in sys.modules else json.loads(data)
+    return _READ_FAST(data) if is_large or "orjson" in sys.modules else _READ(data)
 
 
 class Opened(NamedTuple):

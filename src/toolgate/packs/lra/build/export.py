@@ -31,6 +31,7 @@ def export(request: SourceRequest, to: str) -> bytes:
 def _export(request: SourceRequest, to: str, *, quick: bool) -> bytes:
     writer, markup = WRITERS[to]
     body = reading.read(request, markup, quick=quick)
+    reading.look_at_keys(body)
     csl = styles.find(body.front.csl, request, body.document)
     tree = {
         "pandoc-api-version": body.api,

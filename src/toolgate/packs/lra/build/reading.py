@@ -37,6 +37,7 @@ _REFERENCES: Final = frozenset({"references", "bibliography", "literature", "lit
 class DocumentBody(NamedTuple):
     """The parts of a document, each worked through."""
 
+    opened: Opened
     document: Document
     front: fronts.FrontMatter
     living: Living
@@ -64,23 +65,28 @@ def read(
 ) -> DocumentBody:
     """Everything but the writing. SourceFaults are collected in `document.faults`; the caller stops when it has them all.
 
-    `quick`: a bibliography is left to the writer. With any fault, read again without: then what is said about it has its line.
+    `quick`: a bibliography is left to the writer, and the lines of keys to `look_at_keys`, which the caller owes. With any fault,
+    read again without: then what is said about it has its line.
 
     Raises: BuildFault: the source cannot be read at all. ToolError UNAVAILABLE: Pandoc did not end.
     """
-    source, faults, side, running = opened or open_source(request)
-    lines = _lines(source, side, faults)
+    opened = opened or open_source(request)
+    source, faults, side, running = opened
+    lines = fronts.KeyLines(source, None, 1) if quick else _lines(source, side, faults)
     if lines is None:
         running.result()  # of front matter that cannot be read; what is wrong with it is told already
         lines, running = fronts.KeyLines(source, None, 0), start_reading(request, source, b"")
     base = posixpath.dirname(request.file)
     bibliography = Bibliography(request.pandoc, request.read, base, quick=quick)
     bibliography.start(_named(lines), lines.place("bibliography"), faults)
-    if not _named(lines):
-        bibliography.start((DEFAULT,), None, faults)
-    body = _work(running.result(), source, lines, bibliography, request, markup, faults)
+    body = _work(running.result(), opened, lines, bibliography, request, markup)
     unread = bool(bibliography.files) and not body.cites  # the writer would not look at it at all
     return read(request, markup) if unread else body
+
+
+def look_at_keys(body: DocumentBody) -> None:
+    """What Pandoc passes over in front matter, such as a key that stands twice. It changes nothing but the faults."""
+    _lines(body.opened.source, body.opened.side, body.document.faults)
 
 
 def _lines(source: Source, side: bytes, faults: SourceFaults) -> fronts.KeyLines | None:
@@ -108,13 +114,13 @@ def _named(lines: fronts.KeyLines) -> tuple[str, ...]:
 
 def _work(
     read_by_pandoc: Converted,
-    source: Source,
+    opened: Opened,
     lines: fronts.KeyLines,
     bibliography: Bibliography,
     request: SourceRequest,
     markup: type[Markup],
-    faults: SourceFaults,
 ) -> DocumentBody:
+    source, faults = opened.source, opened.faults
     if read_by_pandoc.error:
         bibliography.finish(faults)
         faults.add(SourcePlace(source.file), " ".join(read_by_pandoc.error.split())[:400])
@@ -125,7 +131,8 @@ def _work(
     meta, blocks = tree["meta"], _titled(tree)
     front = fronts.read(meta, lines, faults)
     document.lang, document.numbered = front.lang, front.numbered
-    bibliography.start(front.bibliography, lines.place("bibliography"), faults)
+    named = front.bibliography
+    bibliography.start(named or (DEFAULT,), lines.place("bibliography") if named else None, faults)
     blocks = prepare(document, blocks)
     leftovers.report_leftovers(document, blocks)
     living = Living(document)
@@ -145,6 +152,7 @@ def _work(
     for claim in document.claims:
         claim.blocks = resolver.resolve(claim.blocks)
     return DocumentBody(
+        opened,
         document,
         front,
         living,

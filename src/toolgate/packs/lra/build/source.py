@@ -7,19 +7,20 @@ comments do not count.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
+from toolgate.later import later
 from toolgate.packs.lra.build.faults import SourceFaults, SourcePlace
 
 MAX_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Of one source file: a thesis has one to two megabytes of text."""
 MAX_PARTS: Final = 200
 """Files that one source may include."""
+_READ_JSON: Final = later("json:loads")
 _INCLUDE: Final = re.compile(r"^\{\{<?\s*(?:include\s+)?([^\s{}#|>]+\.(?:md|markdown|qmd))\s*>?\}\}[ \t]*$")
 _INPUT: Final = re.compile(r"^[^%\n]*?\\(?:input|include|subfile)\{([^{}]+)\}")
 _FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})")
@@ -113,7 +114,7 @@ def _notebook(file: str, data: bytes, faults: SourceFaults) -> Source:
     """A notebook's text is that of its cells; a place in it is a cell and a line there, not a line of JSON."""
     source = Source(file, "", [], "ipynb", data)
     try:
-        cells = json.loads(data.decode())["cells"]
+        cells = _READ_JSON(data.decode())["cells"]
         texts = [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
         "".join(text for _, text in texts).encode()  # half of a character, which JSON can spell, is no text
     except (ValueError, KeyError, TypeError, RecursionError):

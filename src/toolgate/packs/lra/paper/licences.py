@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from hashlib import sha256
 from pkgutil import get_data
 from typing import Final, NamedTuple
+
+from toolgate.later import later
 
 MAX_WORDS_AROUND: Final = 900
 """Words before and after the licence itself: the longest appendix of a known text has about 500."""
 
+_SHA256: Final = later("hashlib:sha256")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
@@ -132,7 +134,7 @@ def recognise(text: str) -> Licence | None:
             continue
         body = words[start : end + len(licence.last)]
         around = words[:start].count(" ") + words[end:].count(" ")
-        if sha256(body.encode()).hexdigest() == licence.digest and around <= MAX_WORDS_AROUND:
+        if _SHA256(body.encode()).hexdigest() == licence.digest and around <= MAX_WORDS_AROUND:
             return licence
     return None
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 from typing import Final
 
 from toolgate.packs.lra.build.document import ast
-from toolgate.packs.lra.build.document.mathml import mend
 from toolgate.packs.lra.build.document.state import Document, Heading
 
 TITLE: Final = "-title"
@@ -162,53 +160,3 @@ def sections(blocks: ast.Nodes) -> ast.Nodes:
             open_levels.append(level)
         found.append(block)
     return found + [ast.html("</section>")] * len(open_levels)
-
-
-# -- what Pandoc wrote ---------------------------------------------------------------------------------------
-
-_MATH: Final = re.compile(
-    r'([(\[“‘]?)<math display="(block|inline)" xmlns="[^"]*"><semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>'
-    r"</math>([.,;:!?)\]’”]*)",
-    re.DOTALL,
-)
-_MATH_STYLE: Final = re.compile(r' style="text-align: (?:left|right|center)(; padding-(?:left|right): 0)?"')
-_CODE: Final = re.compile(
-    r'<div class="sourceCode" id="cb\d+"(?:[^>]*)><pre\s+class="sourceCode ([^"]*)">'
-    r'<code\s+class="sourceCode [^"]*">(.*?)</code></pre></div>',
-    re.DOTALL,
-)
-_CODE_LINE: Final = re.compile(r'<span id="cb\d+-\d+"><a href="#cb\d+-\d+"[^>]*></a>')
-_PLAIN_CODE: Final = re.compile(r'<pre(?: class="([^"]*)")?><code>')
-_CITED: Final = re.compile(r'<a href="(#ref-[^"]*)" role="doc-biblioref">')
-
-
-def tidy(html: str) -> str:
-    """Pandoc's HTML as the page has it: no style attributes, no anchors in code, formulas without their TeX twice."""
-    html = _MATH.sub(_math, html)
-    html = _CODE.sub(_code, html)
-    html = _PLAIN_CODE.sub(lambda found: f"<pre><code{_language(found[1] or '')}>", html)
-    return _CITED.sub(r'<a class="cite" href="\1" role="doc-biblioref">', html).replace(
-        '<math display="inline"', "<math"
-    )
-
-
-def _math(found: re.Match[str]) -> str:
-    """Browsers break lines between a formula and its full stop or bracket, whatever stands there: these stay together."""
-    before, display, inner, after = found.groups()
-    shown = ' display="block"' if display == "block" else ""
-    formula = mend(f"<math{shown}>{_MATH_STYLE.sub(_joint, inner)}</math>")
-    return f'<span class="nb">{before}{formula}{after}</span>' if before or after else formula
-
-
-def _joint(found: re.Match[str]) -> str:
-    """Columns that meet at a sign; the side is told by `columnalign`, which stays."""
-    return ' class="joint"' if found[1] else ""
-
-
-def _code(found: re.Match[str]) -> str:
-    return f"<pre><code{_language(found[1])}>{_CODE_LINE.sub('<span>', found[2])}</code></pre>"
-
-
-def _language(classes: str) -> str:
-    names = [name for name in classes.split() if name not in {"numberLines", "number-lines", "sourceCode", "literate"}]
-    return f' class="language-{names[0]}"' if names else ""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from toolgate.later import later
 from toolgate.packs.lra.build.convert import APPENDIX
-from toolgate.packs.lra.build.document import ast, data, rawhtml, tex
+from toolgate.packs.lra.build.document import ast, data, tex
 from toolgate.packs.lra.build.document.state import Document
 from toolgate.packs.lra.build.faults import SourcePlace
 from toolgate.packs.lra.build.words import CALLOUTS
 
+_CHECKED: Final = later("toolgate.packs.lra.build.document.rawhtml:checked")
 _ALERT: Final = re.compile(r"\[!([A-Za-z]+)\]")
 _TAG: Final = re.compile(r"</?[A-Za-z][\w-]*")
 _LABEL: Final = re.compile(r"\{#([\w:.-]+)\}")
@@ -43,6 +45,10 @@ def prepare(document: Document, blocks: ast.Nodes) -> ast.Nodes:
     return found
 
 
+def _comment_only(raw: str) -> bool:
+    return re.fullmatch(r"\s*(?:<!--.*?-->\s*)*", raw, re.DOTALL) is not None
+
+
 class _Step:
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -54,7 +60,7 @@ class _Step:
     def raw_block(self, node: ast.Node) -> ast.Nodes:
         form, text = node["c"]
         if form == "html":
-            if rawhtml.comment_only(text):
+            if _comment_only(text):
                 return []
             return [ast.html(self._checked(text))]
         if form != "tex":
@@ -69,7 +75,7 @@ class _Step:
     def raw_inline(self, node: ast.Node) -> ast.Nodes:
         form, text = node["c"]
         if form == "html":
-            if rawhtml.comment_only(text):
+            if _comment_only(text):
                 return []
             return [ast.html_inline(self._checked(text))]
         if form != "tex":
@@ -82,9 +88,10 @@ class _Step:
         name = match[0] if match else text.strip().split("\n")[0]
         nth = self.document.nth(name)
         pattern = re.escape(name) + (r"(?![\w-])" if match else "")
-        return rawhtml.checked(
+        checked: str = _CHECKED(
             self.document, text, lambda: self.document.source.place(name, nth, pattern=pattern, code=True)
         )
+        return checked
 
     def _passed(self, text: str) -> ast.Nodes:
         found = tex.read_raw_tex(text)

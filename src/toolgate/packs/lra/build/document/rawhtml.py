@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from html import escape
 from html.parser import HTMLParser
@@ -37,10 +36,6 @@ def checked(document: Document, raw: str, place: Callable[[], SourcePlace]) -> s
     reader.feed(raw)
     reader.close()
     return "".join(reader.out)
-
-
-def comment_only(raw: str) -> bool:
-    return re.fullmatch(r"\s*(?:<!--.*?-->\s*)*", raw, re.DOTALL) is not None
 
 
 class _Reader(HTMLParser):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from toolgate.errors import ExitCode, ToolError
-from toolgate.later import later
+from toolgate.later import later, load
 from toolgate.packs.lra.build.convert import SourceRequest, open_source
 from toolgate.packs.lra.build.faults import BuildFault
 from toolgate.packs.lra.cli.border import note, say
@@ -67,7 +67,7 @@ def build_paper(source: Path, target: Path, form: str = "", *, force: bool = Fal
     if is_beside(source, target):
         raise _USAGE_FAULT("the paper goes into a directory of its own, not beside its source")
     request = SourceRequest(source.name, beside(source.parent), find(), form)
-    files: dict[str, bytes] = _ASSEMBLE(request, open_source(request)).files
+    files: dict[str, bytes] = _ASSEMBLE(request, open_source(request), lambda: load(_WRITE)).files
     _WRITE(source, target, files, force=force)
     return files
 
