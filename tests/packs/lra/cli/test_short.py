@@ -24,6 +24,7 @@ from toolgate.packs.lra.cli.making.short import plain, short
 SHORT = "import sys; sys.argv[0] = 'lra'; from toolgate.cli.main import run_script as run\n"
 LONG = "from toolgate.packs.lra.cli import run\n"
 LOADED = "try: run()\nfinally: sys.stderr.write('\\n' + ' '.join(sys.modules))"
+AT_ITS_END = "import gc\ntry: run()\nfinally: sys.stderr.write(f'\\n{gc.isenabled()} {gc.get_freeze_count() > 1000}')"
 STARTED = """
 from toolgate.packs.lra.cli.making import pandoc
 start = pandoc.Pandoc.start
@@ -142,6 +143,13 @@ def test_the_short_way_loads_neither_typer_nor_what_servers_need(tmp_path: Path)
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "toolgate.packs.lra.build.assemble" in loaded
     assert loaded & HEAVY == set()
+
+
+@pytest.mark.usefixtures("needs_pandoc")
+def test_the_short_way_leaves_garbage_to_the_system(tmp_path: Path) -> None:
+    (tmp_path / "paper.md").write_text(paper("Text.\n"))
+    done = run(SHORT + AT_ITS_END, "build", "paper.md", cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == "False True"
 
 
 @pytest.mark.usefixtures("needs_pandoc")

@@ -39,6 +39,7 @@ def short(arguments: Sequence[str]) -> bool:
         return False
     gc.disable()  # this process ends in a moment, and what it made with it
     told(lambda: _BUILD(**asked))
+    gc.freeze()  # at its end the interpreter would look through all of it once more, whatever is disabled
     return True
 
 
