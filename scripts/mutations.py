@@ -2188,6 +2188,13 @@ MUTATIONS = (
         "tests/powers/keys/test_keys.py::test_a_key_that_was_looked_at_before_counts_as_it_is_now",
     ),
     Mutation(
+        "keys: what stands behind a link is remembered",
+        "src/toolgate/powers/keys.py",
+        "stat.S_ISREG(stamp[_MODE]) and ",
+        "",
+        "tests/powers/keys/test_uses.py::test_f22_what_a_key_is_for_counts_as_it_is_stated_now",
+    ),
+    Mutation(
         "statistics: a window never moves",
         "src/toolgate/packs/governance/tools/query_fp_store.py",
         "    if not rate.first <= until <= rate.last:",

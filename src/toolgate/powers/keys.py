@@ -20,7 +20,7 @@ from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 MAX_KEY_BYTES: Final = 16 * 1024
 """A PKCS#8 or OpenSSH file of one Ed25519 key is under 500 bytes."""
-MAX_PUBLICS: Final = 256
-"""Public halves that are remembered: a server signs with a handful."""
+MAX_REMEMBERED: Final = 256
+"""Public halves, and uses, that are remembered: a server signs with a handful."""
 SETTLED_NS: Final = 100_000_000
 """A tenth of a second: ten times the coarsest tick of a clock that Linux stamps files by."""
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -78,9 +78,10 @@ class KeyDirectory:
         self._directory = directory
         self._uses = uses
         self._states = states
-        self._temporary: dict[str, tuple[str, bytes]] = {}
-        self._publics: dict[str, tuple[_Stamp, bytes]] = {}
-        """Public halves by name, as long as the file is the same. No secret is kept."""
+        self._temporary: dict[str, _Temporary] = {}
+        self._publics: _Remembered[bytes] = _Remembered()
+        self._stated: _Remembered[str] = _Remembered()
+        """Uses that stand beside keys."""
 
     @property
     def place(self) -> str:
@@ -102,23 +103,14 @@ class KeyDirectory:
     def public_key(self, name: str) -> bytes:
         """Of a key for any use: to know a key is not to use it."""
         if name in self._temporary:
-            return ed25519.public_key(self._temporary[name][1])
-        stamp = _stamp(self._directory / _plain_name(name))
-        known = self._publics.get(name)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        public = ed25519.public_key(self._secret(name))
-        if stamp is not None and _is_settled(stamp):
-            if len(self._publics) >= MAX_PUBLICS:
-                self._publics.clear()
-            self._publics[name] = stamp, public
-        return public
+            return self._temporary[name].public
+        return self._publics.of(self._at(_plain_name(name)), lambda: ed25519.public_key(self._secret(name)))
 
     def mark(self, name: str) -> Unchanged | None:
         if name in self._temporary:
             return _always
         plain = _plain_name(name)
-        paths = [self._directory / file for file in (plain, f"{plain}.use", f"{plain}.store")]
+        paths = [self._at(file) for file in (plain, f"{plain}.use", f"{plain}.store")]
         then = [_stamp(path) for path in paths]
         if not all(stamp is None or _is_settled(stamp) for stamp in then):
             return None
@@ -129,8 +121,8 @@ class KeyDirectory:
 
     def _secret(self, name: str) -> bytes:
         if name in self._temporary:
-            return self._temporary[name][1]
-        path = self._directory / _plain_name(name)
+            return self._temporary[name].seed
+        path = self._at(_plain_name(name))
         try:
             return parse_key(_read_private(path))
         except ToolError as fault:
@@ -159,12 +151,12 @@ class KeyDirectory:
     def _use_of(self, name: str, asked: str) -> str:
         """What the key is for; a key that nothing was said about is from now on for what it is asked for."""
         if name in self._temporary:
-            return self._temporary[name][0]
+            return self._temporary[name].use
         plain = _plain_name(name)
         path = self._directory / f"{plain}.use"
         configured = self._uses.get(plain)
-        if os.path.lexists(path):
-            return _stated_use(path)
+        if os.path.lexists(at := self._at(f"{plain}.use")):
+            return self._stated.of(at, lambda: _stated_use(path))
         if not self._states:
             return configured or asked
         try:
@@ -178,7 +170,13 @@ class KeyDirectory:
             ) from None
 
     def temporary(self, name: str, *, use: str) -> bytes:
-        return ed25519.public_key(self._temporary.setdefault(name, (use, secrets.token_bytes(ed25519.SEED_BYTES)))[1])
+        if name not in self._temporary:
+            seed = secrets.token_bytes(ed25519.SEED_BYTES)
+            self._temporary.setdefault(name, _Temporary(use, seed, ed25519.public_key(seed)))
+        return self._temporary[name].public
+
+    def _at(self, file: str) -> str:
+        return f"{self._directory}{os.sep}{file}"
 
     def is_temporary(self, name: str) -> bool:
         return name in self._temporary
@@ -288,13 +286,42 @@ class PackKeys:
         return self._keys()
 
 
+class _Temporary(NamedTuple):
+    use: str
+    seed: bytes
+    public: bytes
+
+
 _Stamp = tuple[int, ...]
+V = TypeVar("V")
 
 
-def _stamp(path: Path) -> _Stamp | None:
+class _Remembered(Generic[V]):
+    """What was read of files, each as long as it is the same file. Never a secret."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[_Stamp, V]] = {}
+
+    def of(self, path: str, read: Callable[[], V]) -> V:
+        stamp, known = _stamp(path), self._known.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        value = read()
+        if stamp is not None and stat.S_ISREG(stamp[_MODE]) and _is_settled(stamp):
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            self._known[path] = stamp, value
+        return value
+
+
+_MODE: Final = 5
+"""Of a stamp."""
+
+
+def _stamp(path: str) -> _Stamp | None:
     """What differs for a file that was replaced, written to, or opened to others; None: it cannot be looked at."""
     try:
-        info = path.lstat()
+        info = os.lstat(path)
     except OSError:
         return None
     return info.st_mtime_ns, info.st_ctime_ns, info.st_dev, info.st_ino, info.st_size, info.st_mode, info.st_uid
@@ -329,7 +356,7 @@ def _invalid(text: str) -> ToolError:
     return ToolError("INVALID_KEY_FORMAT", f"Invalid key format: {text}")
 
 
-def _read_private(path: Path) -> bytes:
+def _read_private(path: str | Path) -> bytes:
     """Raises ToolError: not there, not a plain file, or open to others (a key that others can read is not ours alone)."""
     try:
         # No link and no pipe: neither may lead to, or wait for, something that is not a key file here.

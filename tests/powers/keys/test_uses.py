@@ -52,6 +52,24 @@ def test_f22_a_key_of_an_older_home_is_for_what_the_settings_name_it_for(tmp_pat
     assert refused(KeyDirectory(tmp_path), "old.key", "receipts").code == "WRONG_KEY_USE", "and it is written down"
 
 
+@pytest.mark.parametrize("behind_a_link", [False, True])
+def test_f22_what_a_key_is_for_counts_as_it_is_stated_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, behind_a_link: bool
+) -> None:
+    monkeypatch.setattr("toolgate.powers.keys.SETTLED_NS", -1)  # the test does not wait for the disk's clock
+    put(tmp_path, "a.key", SEED)
+    word = note = tmp_path / "a.key.use"
+    if behind_a_link:
+        word = tmp_path / "elsewhere"
+        note.symlink_to(word)
+    word.write_text("voting\n")
+    keys = KeyDirectory(tmp_path)
+    assert keys.seed("a.key", use="voting") == keys.seed("a.key", use="voting") == SEED
+    word.write_text("receipts\n")
+    assert refused(keys, "a.key", "voting").code == "WRONG_KEY_USE"
+    assert keys.seed("a.key", use="receipts") == SEED
+
+
 def test_f22_a_key_that_nobody_named_is_for_its_first_use(tmp_path: Path) -> None:
     put(tmp_path, "mine.key", SEED)
     assert KeyDirectory(tmp_path).seed("mine.key", use="receipts") == SEED
