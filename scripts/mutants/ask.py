@@ -5,5 +5,6 @@ import sys
 
 with socket.socket(socket.AF_UNIX) as asked:
     asked.connect(sys.argv[1])
-    answer = asked.recv(1)
-sys.exit(answer[0] if answer else 1)
+    answer = asked.makefile().read()
+sys.stdout.write(answer)
+sys.exit(answer != "survived")

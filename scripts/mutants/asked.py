@@ -10,6 +10,7 @@ mutant changes at import, every module would have to be imported again to see: f
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import select
 import signal
@@ -28,9 +29,10 @@ from scripts.mutants.swap import Swaps
 
 QUIET: Final = ("-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not guard", "--no-header", "--tb=no")
 PATIENCE_S, PATIENCE = 5.0, 5
-"""A test that takes longer than the first and the second times what it took has noticed the mutant by waiting for ever."""
+"""A test that takes longer than the first and the second times what it took waits for ever, or the machine is busy."""
 FILES_AT_IMPORT: Final = 4
 """Files of tests that a change at import is shown to: those with the most tests that reach the module."""
+LONGEST_NAME: Final = 500
 
 
 class Asked:
@@ -54,7 +56,8 @@ class Asked:
                     self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
-        """With a byte: is the mutant that stands in the tree now noticed?"""
+        """Is the mutant that stands in the tree now noticed? In a word, and which test noticed it."""
+        self.running = mmap.mmap(-1, LONGEST_NAME)
         child = os.fork()
         if child == 0:
             os.setsid()
@@ -63,11 +66,12 @@ class Asked:
                 code = int(self._is_noticed())
             finally:
                 os._exit(code)
-        code = _waited(child, connection)
+        word = _waited(child, connection)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
+        name = "" if word == "survived" else f" {self.running.read().rstrip(bytes(1)).decode(errors='replace')}"
         with contextlib.suppress(OSError):
-            connection.sendall(bytes([code]))
+            connection.sendall(f"{word}{name}".encode())
 
     def _is_noticed(self) -> bool:
         """In the fork."""
@@ -80,12 +84,18 @@ class Asked:
         mutated = changed.read_text()
         tests = self.reached.tests(changed, self.originals[changed], mutated)
         if not self.swaps.take(changed, mutated):
+            self._say("at import")
             return bool(tests) and _is_noticed_at_import(tests)
         return any(self._fails(self.items[name]) for name in tests if name in self.items)
 
     def _fails(self, item: pytest.Item) -> bool:
-        signal.alarm(int(PATIENCE_S + PATIENCE * self.reached.took(item.nodeid)))  # ends the fork: it was noticed
+        self._say(item.nodeid)
+        signal.alarm(int(PATIENCE_S + PATIENCE * self.reached.took(item.nodeid)))  # ends the fork
         return any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+
+    def _say(self, name: str) -> None:
+        """What runs now, to the process that waits for this one."""
+        self.running[:] = name.encode()[:LONGEST_NAME].ljust(LONGEST_NAME, bytes(1))
 
 
 def _is_noticed_at_import(tests: Sequence[str]) -> bool:
@@ -99,16 +109,17 @@ def _is_noticed_at_import(tests: Sequence[str]) -> bool:
     return subprocess.run(command, check=False).returncode != 0
 
 
-def _waited(child: int, connection: socket.socket) -> int:
+def _waited(child: int, connection: socket.socket) -> str:
     """Until the child ends, or until whoever asks has waited too long and has gone."""
     ended = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([ended, connection], [], [])
         if ended not in ready:
             os.killpg(child, signal.SIGKILL)
-        return 0 if os.waitpid(child, 0)[1] == 0 else 1
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
         os.close(ended)
+    return {0: "survived", -signal.SIGALRM: "waited"}.get(code, "failed")
 
 
 def main() -> int:

@@ -2,10 +2,10 @@
 
     make mutants                                     everything
     make mutants ARGS="--module floor --take 40"     forty mutants of one module, spread evenly
-    make mutants ARGS="--again"                      only what survived the last run, after tests were added
+    make mutants ARGS="--again"                      only what survived the last run or was not reached by it
 
-It works in a copy (build/mutants), never in the tree itself. A mutant that makes a test fail, or wait too long, is killed; one
-that survives is printed with its change. `asked.py` says which tests are asked, and why that takes a second and not a minute;
+It works in a copy (build/mutants), never in the tree itself. A mutant that makes a test fail, or wait too long twice, is killed;
+one that survives is printed with its change. `asked.py` says which tests are asked, and why that takes a second and not a minute;
 `choose.py`, which mutants are left out. `scripts/mutations.py` is the other half: it removes guards by hand, by name.
 """
 
@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ def main() -> int:
         "--module", action="append", help="a module of the gate, such as authority/rules; repeat for more"
     )
     parser.add_argument("--take", type=int, default=0, help="so many mutants of each, spread evenly; 0 takes all")
-    parser.add_argument("--again", action="store_true", help="only the mutants that survived the last run")
+    parser.add_argument("--again", action="store_true", help="only the mutants that the last run did not kill")
     given = parser.parse_args()
     cosmic_ray = _installed()
     _copy_tree()
@@ -100,7 +101,7 @@ def _copy_tree() -> None:
             shutil.copy2(ROOT / name, TREE / name, follow_symlinks=False)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _asked() -> Iterator[None]:
     """The process that runs the tests of each mutant; first it runs all of them once, to see which lines each one reaches."""
     SOCKET.unlink(missing_ok=True)
@@ -123,21 +124,35 @@ def _asked() -> Iterator[None]:
 
 def _run(cosmic_ray: Path, module: str, given: argparse.Namespace) -> list[dict[str, Any]]:
     session = PLACE / f"{module.replace('/', '.')}.sqlite"
-    before = _told(cosmic_ray, session) if given.again and session.exists() else []
-    session.unlink(missing_ok=True)
     config = session.with_suffix(".toml")
     command = f"{sys.executable} -I -S {Path(__file__).with_name('ask.py')} {SOCKET}"
     config.write_text(
         f'[cosmic-ray]\nmodule-path = "{GATE}/{module}.py"\ntimeout = {TIMEOUT_S}\nexcluded-modules = []\n'
         f'test-command = {json.dumps(command)}\n[cosmic-ray.distributor]\nname = "local"\n'
     )
-    subprocess.run([cosmic_ray / "cosmic-ray", "init", config, session], cwd=TREE, check=True)
-    listed = json.loads(_with_db(cosmic_ray, _LIST, session))
-    kept = _kept(module, listed, before, given)
-    _with_db(cosmic_ray, _KEEP, session, told=json.dumps(kept))
+    source, begun = (TREE / GATE / f"{module}.py").read_text(), session.with_suffix(".begun")
+    if given.again and begun.exists() and begun.read_text() == source:
+        _forget(session, _unexplained(module, _told(cosmic_ray, session)))
+    else:
+        session.unlink(missing_ok=True)
+        subprocess.run([cosmic_ray / "cosmic-ray", "init", config, session], cwd=TREE, check=True)
+        listed = json.loads(_with_db(cosmic_ray, _LIST, session))
+        _with_db(cosmic_ray, _KEEP, session, told=json.dumps(_kept(source, listed, given.take)))
+        begun.write_text(source)
+    before = {mutant["job"] for mutant in _told(cosmic_ray, session)}
     _expect_no_alarm(module, command)
     subprocess.run([cosmic_ray / "cosmic-ray", "exec", config, session], cwd=TREE, check=True)
+    # A test waits for a busy machine, too.
+    waited = [mutant for mutant in _told(cosmic_ray, session) if mutant["waited"] and mutant["job"] not in before]
+    _forget(session, waited)
+    subprocess.run([cosmic_ray / "cosmic-ray", "exec", config, session], cwd=TREE, check=True)
     return _told(cosmic_ray, session)
+
+
+def _forget(session: Path, mutants: Iterable[dict[str, Any]]) -> None:
+    """Side effects: they have not been run."""
+    with contextlib.closing(sqlite3.connect(session)) as db, db:
+        db.executemany("DELETE FROM work_results WHERE job_id = ?", [(mutant["job"],) for mutant in mutants])
 
 
 def _expect_no_alarm(module: str, command: str) -> None:
@@ -162,33 +177,30 @@ def _expect_no_alarm(module: str, command: str) -> None:
         path.write_text(source)
 
 
-def _kept(
-    module: str, listed: list[dict[str, Any]], before: list[dict[str, Any]], given: argparse.Namespace
-) -> list[str]:
-    source = (TREE / GATE / f"{module}.py").read_text()
+def _kept(source: str, listed: list[dict[str, Any]], take: int) -> list[str]:
     out = left_out(source, listed)
-    kept = [item for item in listed if item["job"] not in out]
-    if before:
-        survived = {_place(item) for item in before if not item["killed"]}
-        kept = [item for item in kept if _place(item) in survived]
-    if given.take and len(kept) > given.take:
-        kept = [kept[number * len(kept) // given.take] for number in range(given.take)]
-    return [item["job"] for item in kept]
+    kept = [item["job"] for item in listed if item["job"] not in out]
+    if take and len(kept) > take:
+        kept = [kept[number * len(kept) // take] for number in range(take)]
+    return kept
 
 
-def _place(item: dict[str, Any]) -> tuple[Any, ...]:
-    return (item["operator"], item["occurrence"])
+def _unexplained(module: str, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Survivors that have no reason."""
+    reasons = EQUIVALENT.read_text() if EQUIVALENT.exists() else ""
+    return [mutant for mutant in found if not mutant["killed"] and _change(module, mutant) not in reasons]
 
 
 def _report(module: str, found: Sequence[dict[str, Any]]) -> dict[str, int]:
     """Side effects: prints each survivor that has no reason."""
-    reasons = EQUIVALENT.read_text() if EQUIVALENT.exists() else ""
-    alive = [mutant for mutant in found if not mutant["killed"]]
-    unexplained = [mutant for mutant in alive if _change(module, mutant) not in reasons]
+    unexplained = _unexplained(module, found)
     for mutant in unexplained:
         sys.stdout.write(f"survived: {module}.py:{mutant['line']} {mutant['operator']}\n{_change(module, mutant)}\n\n")
-    killed, equivalent = len(found) - len(alive), len(alive) - len(unexplained)
-    sys.stdout.write(f"{module}: {killed} of {killed + len(unexplained)} killed, {equivalent} change nothing\n")
+    killed, waited = (sum(mutant[kind] for mutant in found) for kind in ("killed", "waited"))
+    equivalent = len(found) - killed - len(unexplained)
+    sys.stdout.write(
+        f"{module}: {killed} of {killed + len(unexplained)} killed ({waited} by waiting), {equivalent} change nothing\n"
+    )
     sys.stdout.flush()
     return {"killed": killed, "survived": len(unexplained), "equivalent": equivalent}
 
@@ -215,7 +227,9 @@ from cosmic_ray.work_db import WorkDB, use_db
 def told(item):
     first = item.mutations[0]
     return {"job": item.job_id, "line": first.start_pos[0], "column": first.start_pos[1],
-            "operator": first.operator_name, "occurrence": first.occurrence}
+            "operator": first.operator_name}
+def said(result):
+    return (result.output or "").partition(" ")[0]
 """
 _LIST: Final = """
 with use_db(sys.argv[1], WorkDB.Mode.open) as db:
@@ -231,7 +245,8 @@ with use_db(sys.argv[1], WorkDB.Mode.open) as db:
 _TELL: Final = """
 with use_db(sys.argv[1], WorkDB.Mode.open) as db:
     print(json.dumps([
-        {**told(item), "killed": result.is_killed, "diff": result.diff or ""} for item, result in db.completed_work_items
+        {**told(item), "killed": said(result) in ("failed", "waited", "timeout"), "waited": said(result) in ("waited", "timeout"),
+         "diff": result.diff or ""} for item, result in db.completed_work_items
     ]))
 """
 

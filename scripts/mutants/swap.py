@@ -16,6 +16,7 @@ class Swaps:
         self._originals = originals
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
         files = {str(path) for path in originals}
+        gc.unfreeze()  # what the tests' own configuration froze is not listed
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename in files:
                 self._functions.setdefault(_key(each.__code__), []).append(each)
