@@ -16,7 +16,7 @@ import pytest
 from tests.homes import PATIENCE_S
 from tests.waiting import until
 from toolgate.errors import Ending, Refusal
-from toolgate.gate.counted import LEASE_S, CountTable, TableRate, TableSlots, make_table
+from toolgate.gate.counted import LEASE_S, CountTable, TableRate, TableSlots, make_table, table_bytes
 from toolgate.model.call import Caller, CallerBounds
 
 PROCESSES = 4
@@ -72,6 +72,66 @@ def test_what_a_process_held_is_free_when_it_is_forgotten(tables: list[CountTabl
     other.take(ANN)
     with pytest.raises(Refusal):
         other.take(ANN)
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_what_a_process_holds_is_its_own_in_every_row(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 16)
+    file = make_table(processes)
+    tables = [CountTable(os.dup(file), processes, number) for number in range(processes)]
+    for number in range(16):
+        for table in tables:
+            slots(table, per_caller=processes, total=100).take(Caller(f"caller-{number}", "builder"))
+    for left, table in reversed([*enumerate(tables)]):
+        tables[0].forget(table.own)
+        for number in range(16):
+            place = tables[-1].known(f"caller-{number}")
+            assert place is not None
+            assert tables[-1].held(place) == left
+        assert tables[-1].all_held() == 16 * left
+    for table in tables:
+        table.close()
+    os.close(file)
+
+
+@pytest.mark.parametrize(("processes", "row"), [(1, 24), (2, 24), (3, 32), (4, 32)])
+def test_a_row_takes_no_more_memory_than_its_counts(monkeypatch: pytest.MonkeyPatch, processes: int, row: int) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 0)
+    head = table_bytes(processes)
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 10)
+    assert table_bytes(processes) - head == 10 * row
+
+
+def test_a_full_server_is_full_for_callers_it_has_never_seen(tables: list[CountTable]) -> None:
+    held = slots(tables[0], per_caller=3, total=2)
+    held.check(ANN)
+    held.take(BEN)
+    held.take(BEN)
+    with pytest.raises(Refusal, match="2 calls are running on this server"):
+        held.check(ANN)
+
+
+def test_a_keys_own_limits_do_not_exceed_those_of_all_unless_the_settings_say_so(tables: list[CountTable]) -> None:
+    held, rate = slots(tables[0], per_caller=1), TableRate(tables[0], per_minute=3)
+    held.take(OWN)
+    with pytest.raises(Refusal, match="1 calls of this key"):
+        held.take(OWN)
+    for begun in (100.0, 300.0):
+        for _ in range(3):
+            rate.take(OWN, begun)
+        with pytest.raises(Refusal):
+            rate.take(OWN, begun)
+        rate.limit(per_minute=3)
+
+
+def test_a_call_that_a_keys_own_rate_refuses_does_not_count(tables: list[CountTable]) -> None:
+    rate = TableRate(tables[0], per_minute=60)
+    for _ in range(6):
+        rate.take(OWN, 100.0)
+    for now in (100.0, 109.5):
+        with pytest.raises(Refusal):
+            rate.take(OWN, now)
+    rate.take(OWN, 110.0)
 
 
 def test_a_rate_is_one_for_all_processes(tables: list[CountTable]) -> None:
@@ -139,6 +199,27 @@ def test_a_fast_rate_never_lets_more_through_than_one_process_would(tables: list
         assert level <= per_minute + 1e-3
 
 
+def test_a_fast_rates_burst_is_shorter_by_what_processes_may_have_taken_and_used_up_to_the_last_call(
+    tables: list[CountTable],
+) -> None:
+    rate, passed = TableRate(tables[0], per_minute=7500), 0  # two calls at a time, which do not divide the burst
+    with suppress(Refusal):
+        while True:
+            rate.take(ANN, 100.0)
+            passed += 1
+    assert passed == int((60 - (PROCESSES + 1) * LEASE_S) * 7500 / 60)
+
+
+def test_what_was_taken_of_a_fast_rate_is_used_without_the_table_until_it_ends(tables: list[CountTable]) -> None:
+    rate, full_again = TableRate(tables[0], per_minute=60_000), []
+    for now in (100.0, 100.0 + 0.9 * LEASE_S, 100.0 + LEASE_S):
+        rate.take(ANN, now)
+        place = tables[0].known("ann")
+        assert place is not None
+        full_again.append(tables[0].second(place))
+    assert full_again == pytest.approx([100.0 + LEASE_S, 100.0 + LEASE_S, 100.0 + 2 * LEASE_S])
+
+
 def test_what_was_taken_of_a_fast_rate_and_not_used_is_given_back(tables: list[CountTable]) -> None:
     rates = [TableRate(table, per_minute=60_000) for table in tables]
     for number in range(4000):  # a tenth of what it may
@@ -162,10 +243,17 @@ def test_callers_of_whom_calls_were_taken_beforehand_are_forgotten_in_time(
     tables: list[CountTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolgate.gate.counted.LEASES", 8)
-    rate = TableRate(tables[0], per_minute=60_000)
+    rate, remembered = TableRate(tables[0], per_minute=60_000), []
     for number in range(100):
         rate.take(Caller(f"caller-{number}", "builder"), 100.0 + number)
-    assert len(rate._leases) <= 9
+        remembered.append(len(rate._leases))
+    assert max(remembered) == remembered[8] == 9
+
+
+def test_of_a_slow_rate_nothing_is_remembered_by_a_process(tables: list[CountTable]) -> None:
+    rate = TableRate(tables[0], per_minute=60)
+    rate.take(ANN, 100.0)
+    assert not rate._leases
 
 
 def test_many_callers_have_rows_and_those_that_say_nothing_any_more_are_used_again(
@@ -181,6 +269,49 @@ def test_many_callers_have_rows_and_those_that_say_nothing_any_more_are_used_aga
     held.give_back(Caller("held-7", "builder"))
     held.take(Caller("one-too-many", "builder"))
     assert tables[0].all_held() == 64
+
+
+def test_a_row_that_is_used_again_leaves_the_others_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 8)
+    file = make_table(2)
+    table = CountTable(file, 2, 0)
+    held, rate = slots(table, total=10_000), TableRate(table, per_minute=60)
+    for number in range(8):
+        held.take(Caller(f"held-{number}", "builder"))
+    for number in range(8):
+        held.give_back(Caller(f"held-{number}", "builder"))
+        rate.take(Caller(f"new-{number}", "builder"), 1e9)
+        held.take(Caller(f"new-{number}", "builder"))
+    assert [table.held(table.known(f"new-{number}") or 0) for number in range(8)] == [1] * 8
+    table.close()
+
+
+def test_a_row_is_used_again_from_the_second_on_in_which_its_rate_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 1)
+    file = make_table(1)
+    table = CountTable(file, 1, 0)
+    rate = TableRate(table, per_minute=60)
+    rate.take(ANN, 100.0)
+    with pytest.raises(Refusal) as refused:
+        rate.take(BEN, 100.9)
+    assert refused.value.ending is Ending.UNAVAILABLE
+    rate.take(BEN, 101.0)
+    table.close()
+
+
+def test_a_process_remembers_where_rows_are_of_no_more_callers_than_there_are_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolgate.gate.counted.ROWS", 8)
+    file = make_table(1)
+    table, remembered = CountTable(file, 1, 0), []
+    rate = TableRate(table, per_minute=60)
+    for number in range(20):
+        rate.take(Caller(f"caller-{number}", "builder"), 100.0 * number)
+        remembered.append(len(table._places))
+    assert remembered[:8] == list(range(1, 9))
+    assert max(remembered) == 8
+    table.close()
 
 
 WORKER = """

@@ -10,13 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from tests.homes import PATIENCE_S
 from toolgate.errors import Ending, Refusal
 from toolgate.gate import process_lock
-from toolgate.gate.process_lock import LOCK_BYTES, ProcessLock, make_lock
+from toolgate.gate.process_lock import LOCK_BYTES, PAUSE_S, SPINS, WAIT_S, ProcessLock, make_lock
 
 KINDS = ["mutex", "file"]
 HOLDER = """
@@ -122,3 +123,28 @@ def test_a_lock_whose_state_nobody_knows_lets_nobody_in(
     monkeypatch.setattr(own, "_take", lambda _: errno.ENOTRECOVERABLE)
     with pytest.raises(Refusal), own:
         pass
+
+
+def test_it_asks_a_few_times_at_once_then_with_pauses_and_refuses_when_the_time_is_over(
+    lock: tuple[ProcessLock, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, _ = lock
+    now, asked, pauses = [1000.0], [], []
+
+    def pause(length: float) -> None:
+        pauses.append(length)
+        now[0] = 1000.0 + WAIT_S / 2 * len(pauses)
+
+    monkeypatch.setattr(process_lock, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=pause))
+    monkeypatch.setattr(own, "_take", lambda _: asked.append(1) or errno.EBUSY)
+    with pytest.raises(Refusal) as refused, own:
+        pass
+    assert pauses == [PAUSE_S, PAUSE_S]
+    assert len(asked) == 1 + SPINS + len(pauses)
+    assert refused.value.details == {"reason": "limits_unreachable", "retry_after_s": 1}
+
+
+def test_it_is_a_mutex_where_the_system_has_those_that_outlive_their_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for runtime in (SimpleNamespace(pthread_mutexattr_setrobust=None), SimpleNamespace()):
+        monkeypatch.setattr("ctypes.PyDLL", lambda _, runtime=runtime: runtime)
+        assert (process_lock._libc() is runtime) is hasattr(runtime, "pthread_mutexattr_setrobust")
