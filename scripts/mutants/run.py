@@ -165,8 +165,9 @@ def _expect_no_alarm(module: str, command: str) -> None:
     lines = source.splitlines(keepends=True)
     same = [[*lines, "_THE_SAME = 1\n"]]
     if first is not None:
-        at = first.body[0].lineno - 1
-        indent = " " * first.body[0].col_offset
+        simple = [each for each in first.body if not hasattr(each, "body")][-1]
+        at = simple.lineno - 1
+        indent = " " * simple.col_offset
         same.append([*lines[:at], f"{indent}1; {lines[at].lstrip()}", *lines[at + 1 :]])
     try:
         for changed in same:
@@ -188,7 +189,7 @@ def _kept(source: str, listed: list[dict[str, Any]], take: int) -> list[str]:
 def _unexplained(module: str, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Survivors that have no reason."""
     reasons = EQUIVALENT.read_text() if EQUIVALENT.exists() else ""
-    return [mutant for mutant in found if not mutant["killed"] and _change(module, mutant) not in reasons]
+    return [mutant for mutant in found if not mutant["killed"] and f"{_change(module, mutant)}\n" not in reasons]
 
 
 def _report(module: str, found: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -208,7 +209,7 @@ def _report(module: str, found: Sequence[dict[str, Any]]) -> dict[str, int]:
 def _change(module: str, mutant: dict[str, Any]) -> str:
     """As `equivalent.txt` has it: the module, the line before and the line after."""
     lines = [line for line in mutant["diff"].splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    return "\n".join([f"{module}.py", *(f"{line[0]} {line[1:].strip()}" for line in lines)])
+    return "\n".join([f"{module}.py", *(f"{line[0]} {line[1:].strip()}" for line in lines if line[1:].strip())])
 
 
 def _told(cosmic_ray: Path, session: Path) -> list[dict[str, Any]]:

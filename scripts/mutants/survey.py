@@ -15,7 +15,7 @@ from typing import Any, Final
 import coverage
 import pytest
 
-ENOUGH_S: Final = 20.0
+ENOUGH_S: Final = 6.0
 """Of the tests that reach a line, the quickest ones that took so long together when they were traced."""
 
 
@@ -73,7 +73,7 @@ class Reached:
         lines = self._lines.get(file, {})
         start, end = _statement(ast.parse(source), line)
         names: set[str] = set().union(*(lines.get(number, set()) for number in range(start, end + 1)))
-        return names if names and "" not in names else names.union(*lines.values())
+        return names if "" not in names else names.union(*lines.values())
 
 
 def surveyed(sources: Path, tests: Sequence[str], where: Path, flags: Sequence[str]) -> dict[str, Any] | None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.cases import cases
 from toolgate.errors import CanonicalError
 from toolgate.gate.explain import MAX_FAULTS, MAX_POINTER, MAX_RANKED, Explainer
-from toolgate.gate.validate import compile_schema
-from toolgate.model.tool import Result, Tool
+from toolgate.gate.validate import NOTHING_OPTIONAL, bundle_of, compile_schema
+from toolgate.model.tool import Foreign, Result, Tool
 from toolgate.packs.loader import built_in, load_packs
 from toolgate.registry import SchemaRegistry
 
@@ -441,6 +442,38 @@ def test_arguments_without_null_are_not_copied() -> None:
     optional = SchemaRegistry([tool(schema=OPTIONAL)]).load_tool_io("t_one").optional
     sent = {"must": "x", "deep": {"may": 1}}
     assert optional.without_nulls(sent) is sent
+
+
+def test_secrets_are_found_wherever_a_schema_says_so_by_their_paths() -> None:
+    secret = {"type": "string", "maxLength": 9, "x-secret": True}
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "key": secret,
+            "name": {"type": "string", "maxLength": 9, "x-secret": False},
+            "deep": {"type": "object", "properties": {"token": secret, "more": {"type": "boolean"}}},
+            "list": {"type": "array", "maxItems": 2, "items": {"type": "object", "properties": {"pin": secret}}},
+        },
+    }
+    found = SchemaRegistry([tool(schema=schema)]).load_tool_io("t_one").secrets
+    assert found == (("key",), ("deep", "token"), ("list", "*", "pin"))
+
+
+def test_a_number_that_is_no_integer_may_have_a_decimal_point() -> None:
+    for more in ({}, {"n": {"type": "integer"}}):
+        validator = compile_schema({"type": "object", "properties": {"ratio": {"type": "number"}, **more}})
+        assert validator.is_valid({"ratio": 1.0})
+        assert validator.is_valid({"n": 1.0}) is not bool(more)
+
+
+def test_an_adopted_tool_is_judged_by_the_schemas_it_came_with() -> None:
+    adopted = replace(tool(), foreign=Foreign("up", "pin", {"outputSchema": {"type": "object", "required": ["hits"]}}))
+    io = bundle_of(adopted)
+    assert (io.secrets, io.optional) == ((), NOTHING_OPTIONAL)
+    assert io.output.is_valid({"content": [], "structuredContent": {"hits": 1}})
+    assert not io.output.is_valid({"hits": 1})
+    assert bundle_of(tool()).output.is_valid({"hits": 1})
 
 
 def test_one_of_several_arguments_is_asked_for_without_a_combinator() -> None:

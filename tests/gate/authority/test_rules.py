@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.gate.conftest import Gate
 from tests.homes import Home, make_home
@@ -79,6 +80,18 @@ def test_a_rule_is_judged_once_on_what_runs(ruled: Gate, monkeypatch: pytest.Mon
     answer = ruled.call("unruly_echo", {"n": 3, "text": None})
     assert answer.ending is Ending.OK
     assert seen == [{"n": 3}]
+
+
+def test_a_rule_sees_the_environment_that_the_server_is_in(ruled: Gate) -> None:
+    local = ruled.app.road
+    ruled.app.road = replace(local, environment=lambda: ("cloud", ("a note",)))
+    try:
+        assert ruled.call("unruly_write", {"name": "note"}).details == {
+            "reason": "rule_denied",
+            "rule": "not-in-the-cloud",
+        }
+    finally:
+        ruled.app.road = local
 
 
 def test_a_tool_without_rules_has_none_to_judge(ruled: Gate) -> None:
