@@ -48,6 +48,14 @@ def test_the_argument_at_fault_is_named_by_its_last_place() -> None:
     assert (fault.pointer, fault.reason) == ("/a/b", "invalid_b")
 
 
+def test_the_first_fault_is_the_reason_of_the_whole() -> None:
+    judged = ForeignInput(SCHEMA)
+    first, second = judged.faults({"n": "x"})
+    assert first.reason != second.reason
+    with pytest.raises(ValueError, match=first.reason):
+        judged.validate({"n": "x"})
+
+
 def test_arguments_as_the_schema_wants_them_have_no_fault() -> None:
     judged = ForeignInput(SCHEMA)
     judged.validate({"to": "x"})

@@ -242,12 +242,26 @@ def test_a_share_of_the_rate_is_paced_for_each_caller_and_forgotten_in_time() ->
 def test_the_paces_of_callers_are_looked_through_when_there_are_more_than_4096() -> None:
     scene = Scene(per_minute=60)
     scene.limits._learn(Standing(True, 2, 0.0))
-    for number in range(4097):
+    for number in range(4096):
         scene.alone(Caller(str(number), "builder"))
         assert number or len(scene.limits._paces) == 1
     scene.now = 110.0
     scene.alone()
-    assert len(scene.limits._paces) == 1
+    assert len(scene.limits._paces) == 4097
     scene.now = 120.0
+    scene.alone()
+    assert len(scene.limits._paces) == 1
+    scene.now = 130.0
     scene.alone(Caller("another", "builder"))
     assert len(scene.limits._paces) == 2
+
+
+def test_a_share_of_one_slot_is_one_call() -> None:
+    scene = Scene()
+    scene.limits._learn(Standing(True, 4, 0.0))
+    first = scene.ticket()
+    assert scene.limits._decide_alone(first, scene.now) is None
+    assert first.slots is scene.limits
+    refusal = scene.alone()
+    assert refusal is not None
+    assert refusal.text.startswith("1 calls of this key")
