@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolgate.gate.validate import compile_schema
-from toolgate.gate.wording import MAX_SHOWN, kind_of
+from toolgate.gate.wording import MAX_SHOWN, expected, kind_of, place_of, unknown
 from toolgate.model.suggest import nearest
 from toolgate.packs.loader import built_in, load_packs
 
@@ -152,3 +152,80 @@ def test_d_every_argument_of_our_own_tools_says_what_it_expects(about: dict[str,
 
 def object_of_no_kind(about: dict[str, Any]) -> Any:
     return {} if about.get("type") != "object" else []
+
+
+def _within(wrap: Any, levels: int) -> Any:
+    schema: Any = {"type": "null"}
+    for _ in range(levels):
+        schema = wrap(schema)
+    return schema
+
+
+UNSAID = "what the tool's schema says"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "string", "minLength": 1}, "a string of at least 1 character"),
+        ({"type": "string", "minLength": 2}, "a string of at least 2 characters"),
+        ({"type": "string", "minLength": 0}, "a string"),
+        ({"type": "string", "minLength": 1, "maxLength": 1}, "a string of 1 character"),
+        ({"type": "string", "minLength": 2, "maxLength": 2}, "a string of 2 characters"),
+        ({"type": "string", "minLength": 1, "maxLength": 2}, "a string of 1 to 2 characters"),
+        ({"type": "array", "maxItems": 1}, "a list of at most 1 item"),
+        ({"type": "object", "minProperties": 2}, "an object of at least 2 properties"),
+        ({"type": "object", "maxProperties": 1, "required": ["a"]}, "an object of at most 1 property with a"),
+        ({"type": "number", "exclusiveMinimum": 1, "exclusiveMaximum": 3}, "a number above 1 below 3"),
+        ({"type": "integer", "maximum": 3, "multipleOf": 2}, "an integer of at most 3 in steps of 2"),
+        ({"type": "integer", "minimum": 3}, "an integer of at least 3"),
+        ({"type": "string", "format": "date"}, "a string in the format date"),
+        ({"type": "string", "pattern": "x" * 60, "format": "date"}, f"a string that matches {'x' * 60}"),
+        ({"type": "string", "pattern": "x" * 61}, "a string"),
+        ({"type": "string", "pattern": "x" * 61, "description": "d" * 256 + "."}, f"a string ({'d' * 256})"),
+        ({"type": "string", "pattern": "x" * 61, "description": "d" * 257}, f"a string ({'d' * 255}…)"),
+        ({"enum": [f"n{number}" for number in range(12)]}, f"one of {', '.join(f'n{n}' for n in range(11))} or n11"),
+        ({"enum": [f"n{number}" for number in range(14)]}, f"one of {', '.join(f'n{n}' for n in range(12))} or 2 more"),
+        ({"const": "two words"}, '"two words"'),
+        ({"oneOf": [{"type": "null"}, {"type": "null"}, {"type": "boolean"}]}, "null or a boolean"),
+        ({"required": ["a", "b", "c"]}, "a, b and c"),
+        ({"type": ["integer", "a-kind-of-its-own"]}, "an integer or a-kind-of-its-own"),
+        (_within(lambda inner: {"type": "array", "items": inner}, 4), "a list, each " * 4 + "null"),
+        (_within(lambda inner: {"type": "array", "items": inner}, 5), "a list, each " * 5 + UNSAID),
+        (_within(lambda inner: {"anyOf": [inner]}, 4), "null"),
+        (_within(lambda inner: {"anyOf": [inner]}, 5), UNSAID),
+        ({"$ref": "#/$defs/a"}, UNSAID),
+        ({"$ref": "#/$defs/b~1c~0d"}, "a boolean"),
+        ({"$ref": "#/$defs/nowhere/x"}, UNSAID),
+        ({}, UNSAID),
+        (True, UNSAID),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_d_what_a_schema_takes_is_said_in_words(schema: Any, said: str) -> None:
+    root = {"$defs": {"a": {"$ref": "#/$defs/a"}, "b/c~d": {"type": "boolean"}}}
+    assert expected(schema, root) == said
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ([], ""),
+        (["a", "b", 3, "c"], "a.b[3].c"),
+        ([0, "a"], "[0].a"),
+        (["x" * 64], "x" * 64),
+        (["x" * 65 + "\n"], "x" * 63 + "…"),
+        (["x" * 64 + "\n"], f"['{'x' * 62}…]"),
+        (["a b"], "['a b']"),
+        (["x" * 60] * 4 + ["x" * 12], f"{'.'.join(['x' * 60] * 4)}.{'x' * 12}"),
+        (["x" * 60] * 4 + ["x" * 13], f"{'.'.join(['x' * 60] * 4)}.{'x' * 11}…"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_d_a_place_is_written_as_people_write_it_and_bounded(path: list[str | int], place: str) -> None:
+    assert place_of(path) == place
+
+
+def test_d_where_nothing_is_taken_an_argument_too_many_is_told_so() -> None:
+    assert unknown("a.b", "b", [], at_the_top=False) == "a.b is not known here; it takes none."
+    assert unknown("zz", "zz", ["a", "b"], at_the_top=True) == "zz is not an argument of this tool; it takes a and b."

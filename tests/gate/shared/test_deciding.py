@@ -16,7 +16,7 @@ from tests.waiting import soon
 from toolgate.errors import Ending, Refusal, StoreUnavailable
 from toolgate.gate.admit import Slots
 from toolgate.gate.shared import RENEWALS, TELL_EVERY_S, WAIT_S, SharedBounds, SharedLimits
-from toolgate.model.call import Caller
+from toolgate.model.call import Caller, CallerBounds
 from toolgate.model.limits import LimitClaim, Ruling, Standing
 
 ANN = Caller("ann", "builder")
@@ -143,10 +143,30 @@ def test_nobody_is_let_in_until_all_are_counted_and_everybody_from_then_on(left:
     run(work())
 
 
+def test_a_call_that_asks_while_all_are_counted_anew_is_refused_for_however_short_a_time() -> None:
+    async def work() -> None:
+        scene = Scene()
+        await scene.limits.reached()
+        scene.engine.refuse_s = 0.5
+        with pytest.raises(Refusal) as refused:
+            await scene.limits.admit(scene.ticket())
+        assert refused.value.details["reason"] == "limits_recounted"
+        await scene.limits.close()
+
+    run(work())
+
+
+def test_a_keys_own_limits_are_not_above_those_of_all_unless_the_settings_say_so() -> None:
+    own = Caller("own", "builder", bounds=CallerBounds(per_minute=600, concurrency=9))
+    bounds = SharedBounds(4, 60, 3.0, share_slots=True, share_rate=True)
+    assert (bounds.most_of(own), bounds.pace_of(own)) == (4, 60)
+
+
 def test_a_server_that_has_just_been_switched_on_lets_callers_in() -> None:
     async def work() -> None:
-        scene = Scene(now=0.5)
+        scene = Scene(now=0.5, per_minute=60)
         await scene.limits.reached()
+        assert scene.alone() is None
         assert scene.limits.fault() is None
         await scene.limits.close()
 
