@@ -720,6 +720,20 @@ MUTATIONS = (
         "tests/console/test_links.py::test_a_list_of_calls_that_reached_no_tool_has_those_alone",
     ),
     Mutation(
+        "console: a list behind a panel's number ends with its first page",
+        "src/toolgate/console/pages/panels.py",
+        "table.rows[first : first + MAX_ROWS]",
+        "table.rows[:MAX_ROWS]",
+        "tests/console/test_links.py::test_a_list_is_shown_by_pages_of_its_panel",
+    ),
+    Mutation(
+        "console: whoever is signed in sees what packs keep",
+        "src/toolgate/console/pages/panels.py",
+        "if found is None or not desk.session.sees_all:",
+        "if found is None:",
+        "tests/console/test_links.py::test_a_list_that_no_panel_has_is_not_found_and_who_sees_no_panel_sees_no_list",
+    ),
+    Mutation(
         "console: the live list says nothing of what it leaves out",
         "src/toolgate/console/feed.py",
         "self.left_out.add(found[: len(found) - len(shown)])",

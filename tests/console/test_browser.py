@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
 
 from tests.console.browsing import ARTIFACTS, VIEWS, address, assert_accessible, assert_fits, assert_quiet, sign_in
-from tests.console.filling import call_for_panels, fill_panels, full_panels
+from tests.console.filling import EVENT, call_for_panels, fill_panels, full_panels
 from tests.console.prefix import PrefixProxy
 from tests.console.visiting import CONSOLE, call
 from tests.homes import Home, Server, make_home
@@ -387,9 +387,11 @@ def test_every_page_prints_without_controls_and_within_the_paper(browser: Browse
 def test_the_console_works_behind_a_prefix(browser: Browser, tmp_path: Path) -> None:
     with PrefixProxy("/ops") as proxy:
         settings = f'{CONSOLE}allowed_hosts = ["{proxy.host}"]\nallowed_origins = ["http://{proxy.host}"]\n'
-        home = make_home(tmp_path / "home", settings=settings)
+        packs = ("governance", "library", "consensus")
+        home = make_home(tmp_path / "home", packs=packs, settings=settings + full_panels(tmp_path))
         with home.serving() as server, tab(browser, **VIEWS["light"]) as found:
             proxy.target = server.port
+            assert call(server.port, home.keys["committer"], "consensus_propose", {"event": EVENT}) == 200
             page, root = found.page, f"http://{proxy.host}/ops/console/"
             page.goto(root)
             page.fill("#key", home.keys["admin"])
@@ -398,6 +400,12 @@ def test_the_console_works_behind_a_prefix(browser: Browser, tmp_path: Path) -> 
             for name in ("Calls", "Tools", "Approvals", "People and keys", "Overview"):
                 page.locator(".bar nav").get_by_role("link", name=name).click()
                 expect(page.get_by_role("heading", level=1)).to_be_visible()
+            page.locator(".bar nav").get_by_role("link", name="Rounds").click()
+            page.locator("td[data-label=Votes] a").first.click()
+            expect(page.get_by_role("heading", level=1)).to_contain_text("Votes of round")
+            expect(page.locator("tbody tr")).to_have_count(1)
+            page.keyboard.press("u")
+            expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
             page.goto(f"{root}calls")
             page.click("#live")
             expect(page.locator("#live-state")).to_have_text("Live.")

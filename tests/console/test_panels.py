@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.filling import ANALYSED, EVENT, WORKFLOW
+from tests.console.pages.seeded import keep_reviews
 from tests.console.visiting import CONSOLE, Visitor, visitor
 from tests.faces import speak
 from tests.homes import Home, Server, environment, make_home
@@ -22,6 +24,7 @@ from toolgate.model.tool import PanelCell, PanelTable
 from toolgate.packs.consensus.domain.evidence import Equivocation
 from toolgate.packs.consensus.domain.messages import Statement, Vote
 from toolgate.packs.consensus.panels import _contradiction, _risen
+from toolgate.packs.governance.stores.reviews import ReviewEvent
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,17 @@ def test_a_round_is_shown_with_its_evidence(served: tuple[Home, Server], admin: 
     assert {row[2] for row in evidence} == {f"ACCEPT root {EVENT['merkle_root_hex'][:16]}…"}
     assert [row[3] for row in evidence] == ["1", "1"]
     assert evidence[0][5] == sha256(bytes.fromhex(proof)).hexdigest(), "of what the tool answers with"
+
+
+def test_what_a_panel_leaves_out_is_said(tmp_path: Path) -> None:
+    now = int(time.time() * 1000)
+    events = [ReviewEvent(f"org-{n}", "MD-001", 1, f"{n:032x}", "repo", "pending", now) for n in range(6)]
+    home = make_home(tmp_path / "home", packs=("governance",), settings=CONSOLE)
+    keep_reviews(home, events)
+    with home.serving() as server:
+        page = visitor(server, home.keys["auditor"]).get("panels/governance/reviews").shown
+    assert re.findall("Consent of (\\S+)", page) == ["local", "org-0", "org-1", "org-2", "org-3"]
+    assert "The first 5 organisations are here" in page
 
 
 def test_an_arbiter_that_contradicted_itself_and_evidence_that_cannot_be_read_are_named() -> None:

@@ -42,7 +42,7 @@ def overview(desk: Desk, checks: Mapping[str, bool], waiting: Sequence[Mapping[s
             "clamped": sum(each.clamped for each in verdicts),
             "verdicts": verdicts,
             "tools": tools[:TOP],
-            "more_tools": max(0, len(tools) - TOP),
+            "more_tools": len(tools) > TOP,
             "sample": len(durations),
             "p50": _quantile(durations, 0.5),
             "p95": _quantile(durations, 0.95),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from toolgate.packs.consensus.domain.rounds import Round
 
 NEWEST: Final = 50
-MOST_EVIDENCE: Final = 100
+MOST_EVIDENCE: Final = NEWEST * (len(Level) - 1)
+"""All of these rounds: one for each level above the first."""
 SHORT: Final = 16
 """Digits of a root, or a signature: the evidence has all of them."""
 EVIDENCE: Final = ("Round", "Proves", "Statement", "Votes", "Recorded", "SHA-256")

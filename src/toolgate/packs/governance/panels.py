@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NEWEST: Final = 1000
 """Reviews that are counted."""
+ORGANISATIONS: Final = 5
+"""Whose consent is shown."""
+THE_REST: Final = "toolgate consent list ORGANISATION has that of another."
 ANALYSES: Final = PanelCalls(
     "Analyses",
     "analyze_dissonance",
@@ -32,10 +35,9 @@ async def reviews(ctx: PanelContext) -> list[PanelTable | PanelCalls]:
     columns = ["Organisation", "Rule", "Findings", "Reviewed", "False positives", "Rate", "95 % interval"]
     note = f"Of the newest {NEWEST} findings that were kept. A rate needs ten reviews."
     rates = PanelTable("False positives by rule", columns, rows, note=note, tool="query_fp_store")
-    organisations = sorted({event.org_id for event in events} | {str(ctx.settings.get("organisation") or "")} - {""})[
-        :5
-    ]
-    return [ANALYSES, rates, *[await _consent(ctx, org) for org in organisations]]
+    named = sorted({event.org_id for event in events} | {str(ctx.settings.get("organisation") or "")} - {""})
+    cut = "" if len(named) <= ORGANISATIONS else f"The first {ORGANISATIONS} organisations are here; {THE_REST}"
+    return [ANALYSES, rates, *[await _consent(ctx, org, cut) for org in named[:ORGANISATIONS]]]
 
 
 def _by_rule(events: list[ReviewEvent]) -> dict[tuple[str, str], list[ReviewEvent]]:
@@ -85,7 +87,7 @@ def _findings(title: str, events: list[ReviewEvent]) -> PanelTable:
     return PanelTable(title, columns, rows)
 
 
-async def _consent(ctx: PanelContext, org: str) -> PanelTable:
+async def _consent(ctx: PanelContext, org: str, note: str) -> PanelTable:
     now = int(ctx.clock.wall() * 1000)
     found = await consents(ctx.stores, lambda kept: consent.statuses(kept, org, list(consent.RESOURCES), now))
     rows: list[list[PanelValue]] = [
@@ -98,7 +100,7 @@ async def _consent(ctx: PanelContext, org: str) -> PanelTable:
         for status in found
     ]
     columns = ["What", "State", "Granted by", "Until"]
-    return PanelTable(f"Consent of {org}", columns, rows, tool="check_consent_requirements")
+    return PanelTable(f"Consent of {org}", columns, rows, note=note, tool="check_consent_requirements")
 
 
 def _until(record: consent.Record | None) -> str | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import PanelContext, PanelValue
 
 MOST: Final = 100
-"""Receipts that are read for one page."""
+"""Papers, and receipts, that are looked for."""
 
 Row = list["PanelValue"]
 COLUMNS: Final = ("Receipt", "Paper", "Tier", "Result", "Verified at")
@@ -28,12 +28,14 @@ COLUMNS: Final = ("Receipt", "Paper", "Tier", "Result", "Verified at")
 async def papers(ctx: PanelContext) -> Sequence[PanelTable]:
     receipts, pages = await in_thread(_found, ctx.files)
     return [
-        PanelTable("Papers", ["Page", "Receipts"], pages, tool="lra_validate"),
+        PanelTable(
+            "Papers", ["Page", "Receipts"], pages, note=f"The first {MOST} that are found.", tool="lra_validate"
+        ),
         PanelTable(
             "Receipts",
             COLUMNS,
             receipts,
-            note="Whether one is signed, and by whom: lra verify-receipt.",
+            note=f"The first {MOST} that are found. Whether one is signed, and by whom: lra verify-receipt.",
             tool="lra_verify",
         ),
     ]
