@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from toolgate.errors import Ending, Refusal
 from toolgate.gate.admit import permit_arguments
-from toolgate.gate.validate import bundle_of
+from toolgate.gate.validate import ToolIO, bundle_of
 from toolgate.kit.conditions.rules import Subject, Unjudged
 from toolgate.model import strictjson
 from toolgate.model.call import Caller
@@ -67,6 +67,7 @@ class Judge:
         }
         self.rules: Mapping[str, CallRules] = compile_rules(packs, manifest)
         self._names = {tool.canonical_id: tool.name for tool in self.tools.values()}
+        self._io: dict[str, ToolIO] = {}
 
     def call(self, name: str, caller: Caller, arguments: Any, environment: str, now: float) -> Judged:
         """As the road does: role, scopes, schema, roles of arguments, rules."""
@@ -77,7 +78,7 @@ class Judge:
             return Judged(Ending.INSUFFICIENT_ROLE, reason=f"{caller.role} does not hold {name}")
         if caller.bounds is not None and not caller.bounds.covers(tool.row or name):
             return Judged(Ending.INSUFFICIENT_ROLE, reason=f"the scopes of its key do not cover {name}")
-        io = bundle_of(tool)
+        io = self._io.get(name) or self._io.setdefault(name, bundle_of(tool))
         if isinstance(arguments, dict):
             arguments = io.optional.without_nulls(arguments)
         if not io.input.is_valid(arguments):
