@@ -7,7 +7,11 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +26,7 @@ settings.load_profile("fast")
 
 def pytest_configure() -> None:
     os.fsync = os.fdatasync = _kept_in_memory
+    metadata.entry_points = _entry_points
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # how shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # how nohup does
@@ -32,6 +37,26 @@ def _kept_in_memory(descriptor: Any) -> None:
     """What a test writes has to survive no power cut, and a disk that others use is waited for longer than everything else.
     Programs that tests start write to the disk as ever."""
     os.fstat(descriptor)  # one that is closed is a fault as before
+
+
+_search = metadata.entry_points
+
+
+def _entry_points(**wanted: str) -> metadata.EntryPoints:
+    """Every command and every home looks for packs among a hundred packages: here only when one may have come or gone."""
+    return _installed(tuple((each, _changed(each)) for each in sys.path)).select(**wanted)
+
+
+@lru_cache(maxsize=4)
+def _installed(_places: tuple[tuple[str, int], ...]) -> metadata.EntryPoints:
+    return _search()
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 @pytest.hookimpl(wrapper=True)
