@@ -15,6 +15,7 @@ from tests.powers.net.world import Relabelled, client_tls, server_tls
 from tests.upstreams.support import PATIENCE_S, memory_bytes, say, stub
 from tests.upstreams.test_hostile_stdio import MEMORY_BYTES, NEIGHBOUR_CPU_S
 from tests.upstreams.web import EVENTS, Asked, Web, echoed, http, listening, web_upstream
+from tests.waiting import PAUSE_S
 from toolgate.errors import UpstreamFailed
 from toolgate.powers import tcp
 from toolgate.powers.mcp.failures import NotSent
@@ -157,7 +158,7 @@ def test_a_call_to_a_bad_upstream_ends_in_its_verdict_and_is_sent_once(row: str)
                 began = time.thread_time()
                 await say(neighbour)
                 most_s, most = max(most_s, time.thread_time() - began), max(most, memory_bytes())
-                await asyncio.sleep(0)
+                await asyncio.wait([call], timeout=PAUSE_S)
             with pytest.raises(UpstreamFailed) as failed:
                 await call
         assert most_s < NEIGHBOUR_CPU_S
