@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.support import Commands, Done, without_settings
 from tests.homes import PATIENCE_S, Home, environment, make_home
 from tests.offers.client import Client
 from tests.upstreams.homes import Swapping, adopting_home, ask, stub_table, toml_of
@@ -22,12 +24,14 @@ from tests.upstreams.support import STUB
 
 CANARY = "kanarienvogel-9f27c1"
 HEADER_CANARY = "zeisig-55ab0e"
+Ran = Callable[..., Done]
 
 
-def ran(home: Home, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        home.command(*command), env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+@pytest.fixture
+def ran(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ran:
+    commands = Commands(capfd)
+    without_settings(monkeypatch)
+    return lambda home, *command: commands(*command, "--home", str(home.path))
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def swapping(tmp_path: Path) -> Swapping:
 
 
 def test_the_tail_of_one_upstream_has_its_calls_and_what_happened_to_it_and_nothing_else(
-    tmp_path: Path, swapping: Swapping
+    tmp_path: Path, swapping: Swapping, ran: Ran
 ) -> None:
     tables = {"one": swapping.table(), "two": stub_table("good", tmp_path / "other-log")}
     home = adopting_home(tmp_path / "home", tables)
@@ -47,15 +51,15 @@ def test_the_tail_of_one_upstream_has_its_calls_and_what_happened_to_it_and_noth
         Client(server.port, home.keys["admin"]).ask_modern(
             "tools/call", {"name": own["tool"], "arguments": own["args"]}
         )
-    shown = [json.loads(line) for line in ran(home, "audit", "tail", "--upstream", "one", "--json").stdout.splitlines()]
+    shown = [json.loads(line) for line in ran(home, "audit", "tail", "--upstream", "one", "--json").out.splitlines()]
     calls = [(one["event"], one["upstream"]) for one in shown if one["event"] in ("intent", "outcome")]
     assert calls == [("intent", "one"), ("outcome", "one")]
     acts = [(one["act"], one["about"]["upstream"]) for one in shown if one["event"] == "act"]
     assert ("upstream.up", "one") in acts
     assert {name for _, name in acts} == {"one"}
     none = ran(home, "audit", "tail", "--upstream", "three")
-    assert (none.returncode, none.stdout) == (0, "")
-    assert "no record matches" in none.stderr
+    assert (none.code, none.out) == (0, "")
+    assert "no record matches" in none.err
 
 
 def test_status_asks_again_and_again_until_it_is_interrupted(tmp_path: Path, swapping: Swapping) -> None:
@@ -84,13 +88,13 @@ def _states(line: bytes) -> dict[str, Any]:
     return {one["name"]: one for one in json.loads(line)}
 
 
-def test_a_name_that_two_upstreams_want_is_served_by_neither_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_name_that_two_upstreams_want_is_served_by_neither_and_the_rest_goes_on(tmp_path: Path, ran: Ran) -> None:
     zeta = {**stub_table("good", tmp_path / "zeta-log"), "prefix": ""}
     alpha = {**stub_table("by text", tmp_path / "alpha-log"), "prefix": ""}
     home = make_home(tmp_path / "home", settings=toml_of("zeta", zeta) + toml_of("alpha", alpha))
-    assert ran(home, "upstream", "adopt", "zeta", "--roles", "admin", "--yes").returncode == 0
+    assert ran(home, "upstream", "adopt", "zeta", "--roles", "admin", "--yes").code == 0
     adopted = ran(home, "upstream", "adopt", "alpha", "--roles", "admin", "--yes")  # comes first by name
-    assert "not served: echo: the name echo is wanted by another upstream, too, so neither" in adopted.stdout
+    assert "not served: echo: the name echo is wanted by another upstream, too, so neither" in adopted.out
     why = {
         name: f"the name {name} is wanted by another upstream, too, so neither serves it" for name in ("echo", "other")
     }
@@ -107,7 +111,7 @@ def test_a_name_that_two_upstreams_want_is_served_by_neither_and_the_rest_goes_o
     assert ready == {"alpha": why, "zeta": why}
 
 
-def test_a_secret_of_an_upstream_is_shown_nowhere(tmp_path: Path) -> None:
+def test_a_secret_of_an_upstream_is_shown_nowhere(tmp_path: Path, ran: Ran) -> None:
     """Neither that of a program, which says it on its standard error, nor that of a server at an address."""
     behaviour = tmp_path / "behaviour"
     behaviour.write_text("good")
@@ -120,14 +124,16 @@ def test_a_secret_of_an_upstream_is_shown_nowhere(tmp_path: Path) -> None:
         for name, text in (("canary", CANARY), ("header-canary", HEADER_CANARY)):
             (secrets / name).write_text(text)
             (secrets / name).chmod(0o600)
-        shown = [_said(home, "upstream", "adopt", name, "--roles", "admin", "--yes") for name in ("program", "address")]
+        shown = [
+            _said(ran, home, "upstream", "adopt", name, "--roles", "admin", "--yes") for name in ("program", "address")
+        ]
         assert all("adopted" in each for each in shown)
         within = ("sh", "-c", f'exec "$@" 2>"{home.path / "stderr"}"', "sh")
         with home.serving("--log-level", "debug", within=within) as server:
             shown += [_called(server.port, home.keys["admin"], tool) for tool in ("program_echo", "address_echo")]
             behaviour.write_text("tells its token")
-            shown += [_said(home, *command) for command in SHOWING]
-            shown += [_said(home, *command, "--json") for command in SHOWING]
+            shown += [_said(ran, home, *command) for command in SHOWING]
+            shown += [_said(ran, home, *command, "--json") for command in SHOWING]
     assert "cannot log in with [secret]" in "".join(shown)
     shown += [
         path.read_text(errors="replace") for path in home.path.rglob("*") if path.is_file() and path.parent != secrets
@@ -147,10 +153,10 @@ SHOWING = [
 ]
 
 
-def _said(home: Home, *command: str) -> str:
+def _said(ran: Ran, home: Home, *command: str) -> str:
     made = ran(home, *command)
-    assert "Traceback" not in made.stderr
-    return made.stdout + made.stderr
+    assert "Traceback" not in made.err
+    return made.out + made.err
 
 
 def _called(port: int, key: str, tool: str) -> str:

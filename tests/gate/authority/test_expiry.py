@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Commands, Done, process
+from tests.cli.support import Commands, Done
 from tests.gate.conftest import Gate
 from tests.homes import Home, make_home
 from tests.waiting import soon, until
@@ -169,9 +169,14 @@ def test_a_served_home_records_what_expired_while_no_server_ran(home: Home, late
 
 
 def test_every_record_of_a_request_is_proved_and_one_that_is_changed_is_not(
-    toolgate: Run, home: Home, tmp_path: Path, later: Callable[[float], None]
+    toolgate: Run,
+    home: Home,
+    tmp_path: Path,
+    later: Callable[[float], None],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gate = Gate(home, home.app())
+    gate, command = Gate(home, home.app()), Commands(capfd)
     asked = {name: ask(gate, name) for name in ("granted", "refused", "left")}
     assert toolgate("approvals", "approve", asked["granted"], "--reason", "seen").code == 0
     assert toolgate("approvals", "refuse", asked["refused"]).code == 0
@@ -180,6 +185,7 @@ def test_every_record_of_a_request_is_proved_and_one_that_is_changed_is_not(
     assert gate.run(gate.app.road.approvals.record_expired()) == 1
     gate.run(gate.app.close())  # the last checkpoint covers everything
     gate.loop.close()
+    monkeypatch.chdir(tmp_path)
     found = {act: acts(home, act) for act in ("request", "approve", "refuse", "expire")}
     assert [len(records) for records in found.values()] == [3, 2, 2, 1]
     for record in (record for records in found.values() for record in records):
@@ -187,14 +193,14 @@ def test_every_record_of_a_request_is_proved_and_one_that_is_changed_is_not(
         assert proof.code == 0, proof.err
         file = tmp_path / "proof.json"
         file.write_text(proof.out)
-        checked = check(file, home)
+        checked = check(command, file, home)
         assert (checked.code, checked.json["about"]["binding"]) == (0, record["about"]["binding"])
         file.write_text(proof.out.replace(record["about"]["binding"], "0" * 64))
-        assert check(file, home).code == 1
+        assert check(command, file, home).code == 1
     assert toolgate("audit", "verify").code == 0
 
 
-def check(file: Path, home: Home) -> Done:
+def check(command: Commands, file: Path, home: Home) -> Done:
     """As somebody who has the public key and nothing else."""
     public = home.path / "runs" / "mcp_server" / "envelope_validation" / "audit-log.pub"
-    return process("audit", "check-proof", str(file), "--key", str(public), cwd=file.parent)
+    return command("audit", "check-proof", str(file), "--key", str(public))
