@@ -115,7 +115,13 @@ SHOWN: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
+FAST = ("call", "audit tail", "lra registry search")
+"""What a person sees most: these are tried with every Python, the others with one, for each is a process of its own."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.guard) for name in SHOWN]
+)
 def test_f19_nothing_of_a_strangers_text_is_obeyed_by_a_terminal(home: Home, name: str) -> None:
     shown = seen(*SHOWN[name], cwd=home.path, TOOLGATE_API_KEY=home.keys["builder"])
     assert "\\u001b" in shown or name in ("a command that is none", "lra verify")
@@ -124,7 +130,13 @@ def test_f19_nothing_of_a_strangers_text_is_obeyed_by_a_terminal(home: Home, nam
     assert obeyed(COLOUR.sub("", shown) if name.endswith("that is none") else shown) == []
 
 
-@pytest.mark.parametrize("name", ["call", "audit tail", "analyze", "lra registry search"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "call",
+        *(pytest.param(name, marks=pytest.mark.guard) for name in ("audit tail", "analyze", "lra registry search")),
+    ],
+)
 def test_f19_colours_are_ours_alone(home: Home, name: str) -> None:
     shown = seen(*SHOWN[name], cwd=home.path, TOOLGATE_API_KEY=home.keys["builder"], NO_COLOR="", FORCE_COLOR="1")
     assert obeyed(COLOUR.sub("", shown)) == []
@@ -174,10 +186,10 @@ BADGES = {
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("call", "dummy_experimental"), ("experimental", "local")),
         (("tools", "list"), ("authoritative", "experimental", "local")),
-        (("tools", "show", "dummy_experimental"), ("experimental",)),
-        (("doctor",), ("local",)),
+        pytest.param(("call", "dummy_experimental"), ("experimental", "local"), marks=pytest.mark.guard),
+        pytest.param(("tools", "show", "dummy_experimental"), ("experimental",), marks=pytest.mark.guard),
+        pytest.param(("doctor",), ("local",), marks=pytest.mark.guard),
     ],
 )
 def test_tier_and_environment_are_told_in_words_and_colour(

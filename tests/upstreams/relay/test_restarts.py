@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from tests.upstreams.relay.gates import WAYS, upstream
 from tests.upstreams.relay.talking import ANSWERS, EVERYTHING, answering, call
 from toolgate.powers.mcp.relay.logs import NOT_RELAYED
 
+ERAS = (MODERN, HANDSHAKE)
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
+
+@pytest.mark.parametrize(
+    ("era", "way"),
+    [pytest.param(*each, marks=() if each == (MODERN, "http") else pytest.mark.guard) for each in product(ERAS, WAYS)],
+)
 def test_what_was_asked_in_the_modern_era_is_answered_after_a_restart_and_a_held_call_is_in_doubt(
     tmp_path: Path, era: str, way: str
 ) -> None:
@@ -41,7 +46,7 @@ def test_what_was_asked_in_the_modern_era_is_answered_after_a_restart_and_a_held
         assert "does not wait for an answer" in result["content"][0]["text"]
 
 
-@pytest.mark.parametrize("era", [MODERN, HANDSHAKE])
+@pytest.mark.parametrize("era", ERAS)
 def test_what_a_program_of_several_callers_logs_is_relayed_to_none_and_each_is_told_once(
     tmp_path: Path, era: str
 ) -> None:
