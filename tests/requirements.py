@@ -6,12 +6,14 @@ directions.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
 
+@cache
 def rows() -> dict[str, str]:
     """Every row of every folder. An id may stand in one folder only."""
     found: dict[str, str] = {}
