@@ -10,6 +10,7 @@ import pytest
 from benchmarks import tabs, window
 
 
+@pytest.mark.guard
 def test_every_kind_of_watching_is_measured_beside_none() -> None:
     table = window.measure(rounds=2, calls=20)
     assert table.keys() == window.SETTINGS.keys()

@@ -211,7 +211,13 @@ def failures(home: Home) -> list[dict[str, Any]]:
     return [one for one in home.calls() if one["event"] == "outcome" and one["error"]]
 
 
-@pytest.mark.parametrize("behaviour", ["die on call", "exit", "wants input", "described otherwise"])
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        "die on call",
+        *(pytest.param(each, marks=pytest.mark.guard) for each in ("exit", "wants input", "described otherwise")),
+    ],
+)
 def test_the_same_verdict_over_a_pipe(behaviour: str, tmp_path: Path) -> None:
     code, status, _ = VERDICTS[behaviour]
     swapping = Swapping(tmp_path)
