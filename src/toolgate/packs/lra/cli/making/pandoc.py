@@ -26,9 +26,10 @@ TIME_LIMIT_S: Final = 120.0
 """Seconds for one run: a thesis of two megabytes takes ten. Pandoc's readers have inputs that never end."""
 MEMORY_LIMIT: Final = "2g"
 """Of Pandoc's heap (its own manual's advice against such inputs)."""
-NURSERY: Final = "16m"
-"""Of new data before Pandoc collects garbage: a fifth less of the CPU time of a paper. More would be collected less often, but
-memory that is touched for the first time costs time, too."""
+READING: Final = ("-A16m", "-H1m")
+WRITING: Final = ("-A32m",)
+"""What Pandoc may fill with new data before it collects garbage, which costs time, as memory does that is touched for the first
+time: to read a paper needs little, so its own wish for a heap of 64 MB is taken back there; to write one needs more."""
 OUTPUT_LIMIT: Final = 128 * 1024 * 1024
 """Bytes of one run's output, and of the pictures inside a source."""
 INSTALL: Final = "pip install 'toolgate[papers]'"
@@ -95,8 +96,8 @@ class Run:
         for name, content in files.items():
             (here / name).write_bytes(content)
         (here / "input").write_bytes(data)
-        # The last takes back Pandoc's own wish for a heap of 64 MB at least, all of which it would touch.
-        bounds = ["+RTS", f"-M{MEMORY_LIMIT}", f"-A{NURSERY}", "-H1m", "-RTS"]
+        nursery = READING if "--to=json" in arguments else WRITING
+        bounds = ["+RTS", f"-M{MEMORY_LIMIT}", *nursery, "-RTS"]
         command = [program, *bounds, "--sandbox", "--quiet", "--log=log.json", *arguments]
         command += ["--extract-media=media"] if media else []
         with (here / "input").open("rb") as source, (here / "errors").open("wb") as errors:
