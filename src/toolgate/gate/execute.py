@@ -359,8 +359,10 @@ def _odd_field(outcome: Outcome) -> str | None:
         return "degraded"
     if type(result.exit_code) is not int:
         return "exit_code"
-    texts = (result.message, outcome.text, outcome.reason)
-    return None if all(text is None or _is_text(text) for text in texts) else "message"
+    for text in (result.message, outcome.text, outcome.reason):
+        if text is not None and not _is_text(text):
+            return "message"
+    return None
 
 
 def _is_text(value: Any) -> bool:

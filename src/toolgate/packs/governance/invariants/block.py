@@ -167,7 +167,8 @@ class Check(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    passed: dict[str, bool]
+    passed: tuple[bool, ...]
+    """In the order of `NAMES`."""
     block_ns: int
 
 
@@ -218,7 +219,7 @@ def run_block(prepared: Prepared, monotonic: Callable[[], float]) -> Measured:
     before = monotonic()
     outcomes = fused(prepared)
     after = monotonic()
-    return Measured(dict(zip(NAMES, outcomes, strict=True)), round((after - before) * 1e9))
+    return Measured(outcomes, round((after - before) * 1e9))
 
 
 class CheckOutcome(Struct, frozen=True):
@@ -236,24 +237,25 @@ class CheckOutcome(Struct, frozen=True):
 def report(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str, int]) -> dict[str, Any]:
     """`data` of the answer, in the shape of the tool's output schema."""
     share = -(-block_ns // len(outcomes))
-    ran = {outcome.check.name for outcome in outcomes}
-    results = [_result(outcome, share, steady[outcome.check.name]) for outcome in outcomes]
-    failures = [result for result in results if result["status"] == "failed"]
-    passed = sum(result["passed"] for result in results)
+    ran = [outcome.check.name for outcome in outcomes]
+    took = [steady[name] for name in ran]
+    results = [_result(outcome, share, ns) for outcome, ns in zip(outcomes, took, strict=True)]
+    statuses = [result["status"] for result in results]
+    passed, failed = statuses.count("passed"), statuses.count("failed")
     return {
         "validation": {
             "allPassed": passed == len(results),
             "checksRun": len(results),
             "passed": passed,
-            "failed": len(failures),
-            "unknown": len(results) - passed - len(failures),
+            "failed": failed,
+            "unknown": len(results) - passed - failed,
             "results": results,
-            "failures": failures,
+            "failures": [result for result in results if result["status"] == "failed"] if failed else [],
             "notRun": [name for name in NAMES if name not in ran],
         },
         "performanceNs": share * len(results),
-        "steadyNs": sum(result["steadyNs"] for result in results),
-        "withinPerformanceTarget": max(result["steadyNs"] for result in results) < TARGET_NS,
+        "steadyNs": sum(took),
+        "withinPerformanceTarget": max(took) < TARGET_NS,
         "latencyMethod": LATENCY_METHOD,
         "steadyMethod": STEADY_METHOD,
     }

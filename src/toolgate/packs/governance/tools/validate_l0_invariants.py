@@ -54,23 +54,26 @@ def _judged(
     ready: Sequence[Ready], clock: Clock, known: Measurements
 ) -> tuple[list[CheckOutcome], int, dict[str, int]]:
     """How each check came out, and what the first run and the steady state took."""
-    prepared = Prepared(**{slot: value for item in ready for slot, value in item.slots.items()})
+    slots: dict[str, Any] = {}
+    for item in ready:
+        slots |= item.slots
+    prepared, names = Prepared(**slots), [item.check.name for item in ready]
     measured = run_block(prepared, clock.monotonic)
-    steady = recent_ns(known, prepared, [item.check.name for item in ready], clock.monotonic)
-    outcomes = [CheckOutcome(item.check, measured.passed[item.check.name]) for item in ready]
+    steady = recent_ns(known, prepared, names, clock.monotonic)
+    outcomes = [CheckOutcome(item.check, measured.passed[NAMES.index(item.check.name)]) for item in ready]
     return outcomes, measured.block_ns, steady
 
 
 def _answer(outcomes: Sequence[CheckOutcome], block_ns: int, steady: Mapping[str, int]) -> Result:
     data = report(outcomes, block_ns, steady)
     validation = data["validation"]
+    if validation["allPassed"]:
+        return Result(data=data, decision="pass")
     failed = [result["name"] for result in validation["failures"]]
-    unknown = [result["name"] for result in validation["results"] if result["status"] == "unknown"]
-    if not failed and unknown:
+    if not failed:
+        unknown = [result["name"] for result in validation["results"] if result["status"] == "unknown"]
         # What is not known is not a pass: the floor leaves a warning as it is, so it reaches everybody.
         return Result(data=data, decision="warn", message=f"{', '.join(unknown)}: not everything is known")
-    if not failed:
-        return Result(data=data, decision="pass")
     return Result(
         data=data,
         decision="block",
