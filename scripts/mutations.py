@@ -1740,7 +1740,7 @@ MUTATIONS = (
     Mutation(
         "upstream: a list is believed for ever",
         f"{CLIENT}/upstream.py",
-        "return session if self._clock() < self._fresh_until else None",
+        "return session if now < self._fresh_until else None",
         "return session",
         "tests/upstreams/test_health.py::test_what_changed_without_a_word_is_refused_when_the_lists_time_is_up",
     ),

@@ -65,16 +65,15 @@ class Outcome(Struct):
 class Execution:
     """One handler under way. `cancel` is for a caller that went away; `on_end` fires once, when the handler has ended."""
 
+    _turn: asyncio.Future[None] | None = None
+    """Done when the handler has ended, or its time is over."""
+    _outcome: Outcome | None = None
+    """Of a handler in a thread, when that has ended."""
+
     def __init__(self, tool: Tool, on_end: Callable[[], None], *, cancelled: bool = False) -> None:
         self._tool = tool
         self._on_end = on_end
         self._cancel: Callable[[], object] = _nothing
-        self._turn: asyncio.Future[None] | None = None
-        """Done when the handler has ended, or its time is over."""
-        self._outcome: Outcome | None = None
-        """Of a handler in a thread, when that has ended."""
-        self._threads: set[asyncio.Future[Any]] = set()
-        """Of the handler's own (`model.threads`): it has not ended before they have."""
         self.cancelled = cancelled
 
     def cancel(self) -> None:
@@ -89,6 +88,8 @@ class Execution:
         return (self._as_task if inspect.iscoroutinefunction(tool.run) else self._in_thread)(context, arguments)
 
     async def _as_task(self, context: Context, arguments: dict[str, Any]) -> Outcome:
+        self._threads: set[asyncio.Future[Any]] = set()
+        """Of the handler's own (`model.threads`): it has not ended before they have."""
         around = copy_context()
         around.run(UNDER_WAY.set, self._threads)
         handler: Any = partial(self._tool.run, context, arguments)

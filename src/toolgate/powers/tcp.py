@@ -67,6 +67,12 @@ class TcpStream:
         except OSError as fault:
             waiting.set_exception(fault)
 
+    def fail(self, fault: OSError) -> None:
+        """What is waited for will not come."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(fault)
+
     def _unwatch(self) -> None:
         if self._watched:
             self._watched = False

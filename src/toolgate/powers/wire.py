@@ -92,6 +92,33 @@ class ReadTurns:
             await asyncio.sleep(0)
 
 
+class Departures:
+    """Small requests that leave together, at the end of a turn of the event loop: who is asked wakes up once for all of them,
+    and to wake somebody costs as much as a send."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[TcpStream, bytes]] = []
+
+    def hold(self, stream: TcpStream, request: bytes) -> None:
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._held.append((stream, request))
+
+    def _send(self) -> None:
+        held, self._held = self._held, []
+        for stream, request in held:
+            try:
+                _send_whole(stream, request)
+            except OSError as fault:
+                stream.fail(fault)
+
+
+def _send_whole(stream: TcpStream, request: bytes) -> None:
+    """Raises: OSError."""
+    if stream.send_now(request) < len(request):
+        raise BlockingIOError  # a buffer that does not take a small request belongs to someone who does not read
+
+
 class Budget:
     """How many bytes of body may still come, of one fetch and of the visit it belongs to."""
 
@@ -151,15 +178,17 @@ class MeteredStream:
         await self._turns.take()
         return data
 
-    def ask(self, request: bytes) -> asyncio.Future[bytes] | None:
-        """Send a request, and get what will be the first piece of its answer. None: nothing was sent, because the request is
-        large or the stream is none of our own. Raises: OSError."""
+    def ask(self, request: bytes, departures: Departures | None) -> asyncio.Future[bytes] | None:
+        """Send a request, or let it leave with others, and get what will be the first piece of its answer. None: nothing was
+        sent, because the request is large or the stream is none of our own. Raises: OSError."""
         stream = self._stream
         if not isinstance(stream, TcpStream) or len(request) > READ_BYTES:
             return None
         self.begin()
-        if stream.send_now(request) < len(request):
-            raise BlockingIOError  # a buffer that does not take a small request belongs to someone who does not read
+        if departures is None:
+            _send_whole(stream, request)
+        else:
+            departures.hold(stream, request)
         return stream.next_piece(READ_BYTES)
 
     def heard(self, piece: bytes) -> None:
@@ -424,13 +453,14 @@ class OriginConnection:
             return self._take_whole(*whole, budget, check_head, sink)
         return await self.go_on(piece, budget, check_head, sink)
 
-    def ask(self, request: bytes) -> asyncio.Future[bytes] | None:
-        """The quick way, without a coroutine: send a request, and get what will be the first piece of its answer. Tell it to
-        `whole`, and if that is not all of it, to `go_on`. None: nothing was sent; use `exchange`. Raises: OSError."""
+    def ask(self, request: bytes, departures: Departures | None = None) -> asyncio.Future[bytes] | None:
+        """The quick way, without a coroutine: send a request, or let it leave with others, and get what will be the first piece
+        of its answer. Tell it to `whole`, and if that is not all of it, to `go_on`. None: nothing was sent; use `exchange`.
+        Raises: OSError: also what is awaited, if it cannot leave."""
         if self._secured is not None:
             return None
         self.reusable = False
-        return self._meter.ask(request)
+        return self._meter.ask(request, departures)
 
     def whole(self, piece: bytes) -> tuple[KnownHead, bytes] | None:
         """The head and the body, if `piece` is all of an answer whose head is known."""

@@ -394,7 +394,7 @@ class Connection(BufferedProtocol, Generic[H]):
     def _made(self, reply: Reply | None) -> None:
         self._is_made_later, self._task = False, None
         if reply is not None:
-            self._app.hold(self, reply, self._loop)
+            self._app.hold(self, reply, None if len(self._door.guests) == 1 else self._loop)
         elif not self._transport.is_closing():
             self._end_pieces()
 

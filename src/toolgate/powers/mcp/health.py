@@ -25,6 +25,8 @@ class Health:
         self._pauses = 0
         self._until = 0.0
         self._probing = False
+        self.is_good = True
+        """Nothing has failed since a call was answered: nobody has to wait."""
 
     @property
     def failing(self) -> bool:
@@ -50,8 +52,10 @@ class Health:
             self._probing = False
 
     def succeeded(self) -> None:
-        self._failures = self._pauses = 0
-        self._until = 0.0
+        if not self.is_good:
+            self._failures = self._pauses = 0
+            self._until = 0.0
+            self.is_good = True
 
     def connected(self) -> None:
         """It is there, and has said what it offers. Whether calls that failed would succeed now, only a call tells."""
@@ -59,6 +63,7 @@ class Health:
             self._pauses, self._until = 0, 0.0
 
     def call_failed(self) -> None:
+        self.is_good = False
         self._failures += 1
         if self._failures >= FAILURES or self._pauses:
             self._open()
@@ -68,7 +73,7 @@ class Health:
         self._open()
 
     def _open(self) -> None:
-        now = self._clock()
+        now, self.is_good = self._clock(), False
         if self._until > now:
             return  # of many calls under way at once, the first that failed has opened it
         self._until = now + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses) * self._spread()

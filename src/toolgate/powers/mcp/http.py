@@ -194,6 +194,8 @@ class HttpTransport:
         self._most_idle = most_idle
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop)
+        self._departures = wire.Departures()
+        """Of requests that are made while others wait for answers."""
         self._errands: set[asyncio.Task[None]] = set()
         self._closed = False
         self.on_note: Callable[[Notification], None] = ignore
@@ -257,7 +259,7 @@ class HttpTransport:
             self._heads.clear()
         return token
 
-    async def _request(
+    def _request(
         self,
         method: str,
         params: dict[str, object],
@@ -265,7 +267,8 @@ class HttpTransport:
         mirrored: Mapping[str, str],
         log: LogHeard | None,
         seconds: float,
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
+        """To be awaited at once."""
         number = next(self._numbers)
         if step is not None:
             params = with_token(params, number)
@@ -274,17 +277,7 @@ class HttpTransport:
         kind = Kind("POST", method, name if isinstance(name, str) else "")
         data, more = messages.request(number, method, params), self._more(params, mirrored)
         hears = self._message if log is None else partial(self._of_call, log)
-        try:
-            return await self._ask(kind, data, more, number, hears, seconds)
-        except TimeoutError:
-            self._abandon(number)
-            raise Lost("no_answer", f"no answer came within {seconds:g} s") from None
-        except asyncio.CancelledError:
-            self._abandon(number)
-            raise
-        finally:
-            if step is not None:
-                self._inbox.steps.pop(number, None)
+        return self._ask(kind, data, more, number, hears, seconds)
 
     async def note(self, method: str) -> None:
         await self._deliver(messages.note(method), Kind("POST", method))
@@ -384,44 +377,65 @@ class HttpTransport:
     ) -> Response:
         """The quick way where there is one: over a connection that rested, to an answer in one piece.
 
-        Raises: as `_send` and `_judge`; TimeoutError.
+        Raises: as `_send` and `_judge`.
         """
-        request = wire.with_body(self._head(kind) + more, data)
-        connection = None if kind.method in _GREETINGS else self._rested()
-        first = None if connection is None else self._sent(connection, request)
-        catch, session = None, self._session
-        if connection is None or first is None:
-            catch = Catch(number, self._inbox, hears, self._bounds)
-            await within(seconds, self._send(kind, data, catch, more))
-            return self._judge(catch, kind.method, named_session=session is not None)
-        due = self._deadlines.begin(first, seconds)
+        catch, has_session = None, self._session is not None
         try:
-            piece = await first
-            found, message = connection.whole(piece), None
-            if found is not None and found[0].is_json:
-                message = self._inbox.read(found[1])
+            request = wire.with_body(self._head(kind) + more, data)
+            connection = None if kind.method in _GREETINGS else self._rested()
+            first = None if connection is None else self._sent(connection, request)
+            if connection is None or first is None:
+                catch = Catch(number, self._inbox, hears, self._bounds)
+                await within(seconds, self._send(kind, data, catch, more))
+                return self._judge(catch, kind.method, named_session=has_session)
+            due = self._deadlines.begin(first, seconds)
+            try:
+                piece = await first
+                found = connection.whole(piece)
+                message = self._inbox.read(found[1]) if found is not None and found[0].is_json else None
                 if type(message) is Response and message.id == number:
                     self._rest(connection)
                     return message
-            catch = Catch(number, self._inbox, hears, self._bounds)
-            if found is None:
-                await within(due - self._loop.time(), connection.go_on(piece, self._budget(), refuse_encoding, catch))
-            else:
-                _hand_over(catch, *found, message)
-        except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
-            connection.close()
-            raise _meaning(fault, catch) from None
+                catch = Catch(number, self._inbox, hears, self._bounds)
+                await self._read_on(connection, piece, found, message, catch, due)
+            except BaseException as fault:  # noqa: BLE001 (raised again, as what it means)
+                connection.close()
+                raise _meaning(fault, catch) from None
+            finally:
+                self._deadlines.end(first)
+            self._answered(connection, catch)
+            if catch.status in REDIRECTS and "location" in catch.headers:
+                raise Unusable("redirected", "the upstream redirects a call")
+            return self._judge(catch, kind.method, named_session=has_session)
+        except TimeoutError:
+            self._abandon(number)
+            raise Lost("no_answer", f"no answer came within {seconds:g} s") from None
+        except asyncio.CancelledError:
+            self._abandon(number)
+            raise
         finally:
-            self._deadlines.end(first)
-        self._answered(connection, catch)
-        if catch.status in REDIRECTS and "location" in catch.headers:
-            raise Unusable("redirected", "the upstream redirects a call")
-        return self._judge(catch, kind.method, named_session=session is not None)
+            self._inbox.steps.pop(number, None)
+
+    async def _read_on(
+        self,
+        connection: wire.OriginConnection,
+        piece: bytes,
+        found: tuple[wire.KnownHead, bytes] | None,
+        message: Response | Notification | UpstreamRequest | None,
+        catch: Catch,
+        due: float,
+    ) -> None:
+        """An answer that is not all in its first piece, or is no plain answer. Raises: as `go_on`; TimeoutError."""
+        if found is None:
+            left = due - self._loop.time()
+            await within(left, connection.go_on(piece, self._budget(), refuse_encoding, catch))
+        else:
+            _hand_over(catch, *found, message)
 
     def _sent(self, connection: wire.OriginConnection, request: bytes) -> asyncio.Future[bytes] | None:
         """What will be the first piece of its answer. None: it has to go another way. Raises: Lost."""
         try:
-            first = connection.ask(request)
+            first = connection.ask(request, self._departures if self._deadlines else None)
         except OSError:
             connection.close()
             raise Lost("connection_lost", "the upstream does not take what it is sent") from None

@@ -36,6 +36,7 @@ LAST_WORDS: Final = 8
 """Looks at standard error when the line ends: more than a pipe holds."""
 ABANDONED: Final = 1024
 """Requests given up whose answers may still come. An older one's answer counts as one that nobody asked for."""
+_NOT_TAKEN: Final = ("connection_lost", "the upstream closed its standard input")
 
 
 class ChildPipes(Struct, frozen=True):
@@ -63,6 +64,10 @@ class StdioTransport:
         self._abandoned: deque[int] = deque(maxlen=ABANDONED)
         self._partial = bytearray()
         self._outbox = bytearray()
+        self._held: list[asyncio.Future[Response]] = []
+        """Requests that leave at the end of this turn, with all that it brings; see `_send`."""
+        self._is_blocked = False
+        """The pipe is full, and the loop tells when it takes more."""
         self._ended: Lost | None = None
         self._stderr_open = True
         self.stderr = Ring()
@@ -95,7 +100,7 @@ class StdioTransport:
             self._inbox.steps[number] = step
         self._waiting[number] = future = new_future()
         try:
-            self._send(messages.request(number, method, params))
+            self._send(messages.request(number, method, params), future)
             self._deadlines.begin(future, seconds)
             return await future
         except TimeoutError:
@@ -137,35 +142,42 @@ class StdioTransport:
 
     # Out
 
-    def _send(self, message: bytes) -> None:
-        """Raises: NotSent."""
+    def _send(self, message: bytes, waiting: asyncio.Future[Response] | None = None) -> None:
+        """At once; while others wait for answers, a request waits for the end of this turn of the loop: what the turn brings is
+        one write for us, and wakes the child once. It then tells `waiting` what this would raise. Raises: NotSent."""
         if self._ended is not None:
             raise NotSent(self._ended.reason, str(self._ended))
         if len(self._outbox) + len(message) > self._bounds.outbox_bytes:
             raise NotSent("not_reading", "the upstream does not read what it is sent")
-        empty = not self._outbox
+        first = not self._outbox
         self._outbox += message
         self._outbox += b"\n"
-        if empty:
-            self._flush(len(message) + 1)
+        if waiting is not None and (self._held or (first and len(self._waiting) > 1)):
+            self._held.append(waiting)
+            if first:
+                self._loop.call_soon(self._flush)
+        elif first:
+            self._flush()
+            if self._ended is not None:
+                raise NotSent(*_NOT_TAKEN)
 
-    def _flush(self, fresh: int = 0) -> None:
-        """Raises: NotSent: all of it is the one message of `fresh` bytes, and none of it left."""
+    def _flush(self) -> None:
+        if self._ended is not None:
+            return
         try:
             written = os.write(self._pipes.stdin, self._outbox)
         except BlockingIOError:
             written = 0
         except OSError:
-            untouched = fresh == len(self._outbox)
-            self._end("connection_lost", "the upstream closed its standard input")
-            if untouched and fresh:
-                raise NotSent("connection_lost", "the upstream closed its standard input") from None
+            self._end(*_NOT_TAKEN)
             return
+        self._held.clear()
         del self._outbox[:written]
-        if self._outbox:
+        if self._outbox and not self._is_blocked:
             self._loop.add_writer(self._pipes.stdin, self._flush)
-        else:
+        elif self._is_blocked and not self._outbox:
             self._loop.remove_writer(self._pipes.stdin)
+        self._is_blocked = bool(self._outbox)
 
     # In
 
@@ -261,6 +273,11 @@ class StdioTransport:
         self._close_stderr()
         self._partial.clear()
         self._outbox.clear()
+        for future in self._held:
+            if not future.done():
+                future.set_exception(NotSent(reason, text))
+                future.exception()  # as below
+        self._held.clear()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(Lost(reason, text))

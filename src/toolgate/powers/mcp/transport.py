@@ -111,6 +111,9 @@ class Deadlines:
     def end(self, waiting: asyncio.Future[Any]) -> None:
         self._due.pop(waiting, None)
 
+    def __len__(self) -> int:
+        return len(self._due)
+
     def close(self) -> None:
         self._due.clear()
         if self._timer is not None:

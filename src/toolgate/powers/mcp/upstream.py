@@ -128,10 +128,13 @@ class Upstream:
             raise down("busy", text, retry_after_s=1)
         self._under_way += 1
         try:
-            due = self._clock() + seconds
+            now = self._clock()
+            due, session = now + seconds, self._usable(now)
             for again in (True, False):
-                session = self._usable() or await self._ready(due - self._clock())
-                self._refuse_failing()
+                if session is None:
+                    session = await self._ready(due - self._clock())
+                if not self._health.is_good:
+                    self._refuse_failing()
                 self._refuse_drift(call.place)
                 if call.needs and not session.offers(call.needs):
                     raise lacking(f"{self.name} does not offer {call.needs}")
@@ -146,6 +149,7 @@ class Upstream:
                     else:
                         self._health.succeeded()
                         return answered
+                session = self._usable(self._clock())
             raise AssertionError("the second attempt returns or raises")
         finally:
             self._under_way -= 1
@@ -250,7 +254,7 @@ class Upstream:
     async def follow(self, place: str, uri: str, *, caller: str, seconds: float) -> str:
         """A short text that changes when this resource does. Raises: UpstreamFailed."""
         due = self._clock() + seconds
-        session = self._usable() or await self._ready(seconds)
+        session = self._usable(self._clock()) or await self._ready(seconds)
         self._refuse_failing()
         self._refuse_drift(place)
         if not session.offers("resources", "subscribe"):
@@ -305,12 +309,12 @@ class Upstream:
         if wait_s > 0:
             raise self._down("failing", f"{self.name} failed several times in a row", wait_s)
 
-    def _usable(self) -> Session | None:
+    def _usable(self, now: float) -> Session | None:
         """A connection whose list is checked; None: it has to be made ready."""
         session = self._session
         if session is None or self._readying is not None or self._stale or not session.transport.open:
             return None
-        return session if self._clock() < self._fresh_until else None
+        return session if now < self._fresh_until else None
 
     async def _ready(self, seconds: float) -> Session:
         """Made once, whoever asks. While a check is under way, calls wait for its end: the list before it may not hold any
