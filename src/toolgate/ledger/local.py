@@ -257,7 +257,7 @@ class LocalLedger:
         )
         # A count must not be forgotten with what was gathered, should that not be written.
         gathers = is_held and entry.caller is not None and not entry.durable and not suppressed
-        place = self._gather(line) if gathers else self._write(line)
+        place = self._gather(line) if gathers else self._write(line, is_awaited=entry.durable)
         if suppressed:
             self._flood.told(_key_id(entry))
         self._step += 1
@@ -278,11 +278,12 @@ class LocalLedger:
     def _chained(self, body: bytes) -> bytes:
         return record.with_chain(body, self.run, self._size, self._prev)
 
-    def _write(self, line: bytes) -> RecordPlace:
-        """Behind what was gathered, in the same write. If that fails, what was gathered goes on waiting for `flush`."""
+    def _write(self, line: bytes, *, is_awaited: bool = False) -> RecordPlace:
+        """Behind what was gathered, in the same write. If that fails, what was gathered goes on waiting for `flush`.
+        `is_awaited`: `durable` comes next, and wakes the sync thread."""
         if self._sync_thread.has_failed or self._closed:
             self._refuse_if_over()
-        self._hand_over([*self._gathered, line])
+        self._hand_over([*self._gathered, line], is_awaited=is_awaited)
         return self._chain(line)
 
     def _gather(self, line: bytes) -> RecordPlace:
@@ -299,12 +300,12 @@ class LocalLedger:
             self._refuse_if_over()
             self._hand_over(self._gathered)
 
-    def _hand_over(self, lines: list[bytes]) -> None:
+    def _hand_over(self, lines: list[bytes], *, is_awaited: bool = False) -> None:
         self._segment.write(b"\n".join([*lines, b""]))
         self._gathered = []
-        if not self._sync_thread.is_dirty:
+        if not is_awaited and not self._sync_thread.is_dirty:
             self._sync_thread.is_dirty = True
-            self._sync_thread.wake.set()
+            self._sync_thread.bell.ring()
 
     def _chain(self, line: bytes) -> RecordPlace:
         seq, leaf = self._size, sha256(LEAF + line).digest()

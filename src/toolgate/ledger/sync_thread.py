@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -46,6 +46,22 @@ class SyncedLog(Protocol):
     def sign_in_time(self) -> None: ...
 
 
+class Bell:
+    """Wakes the one thread that waits for it; rung while nobody waits, it ends the next wait at once. What an Event does with
+    locks and lists in Python for each wait is here one call: a lone caller's effect waits for it twice."""
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        with suppress(RuntimeError):  # it was rung already
+            self._silent.release()
+
+    def wait(self, seconds: float | None) -> None:
+        self._silent.acquire(timeout=-1 if seconds is None else seconds)
+
+
 class SyncThread:
     """The thread, and what it has done so far. `lock` is the log's own."""
 
@@ -61,8 +77,8 @@ class SyncThread:
     ) -> None:
         self._log, self._lock, self._directory, self._name = log, lock, directory, name
         self.is_dirty = False
-        """Something was written since the last sync began. Whoever sets it wakes the sync thread."""
-        self.wake = threading.Event()
+        """Something was written since the last sync began, and nobody waits for it. Whoever sets it rings."""
+        self.bell = Bell()
         self.has_failed = False
         """A sync failed: nothing more may be written."""
         self.has_ended = False
@@ -76,7 +92,6 @@ class SyncThread:
         self._sync_began = inf
         """When the sync that is under way began."""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._urgent = threading.Event()
         self._thread: threading.Thread | None = None
         self._tips = tips
         self._newest: tuple[int, str] = (-1, "")
@@ -93,7 +108,6 @@ class SyncThread:
         self.synced = last
         self.keep_newest(last)
         self.is_dirty = False
-        self.wake.clear()
         self.look_at_space()
         self._thread = threading.Thread(target=self._keep, name="toolgate-ledger", daemon=True)
         self._thread.start()
@@ -105,13 +119,14 @@ class SyncThread:
                 return
             refuse_if_over()
             if self.is_stuck():
+                self.is_dirty = True  # nobody waits for it any more, and the next sync has it
+                self.bell.ring()
                 raise LedgerUnavailable(_STUCK)
             loop = asyncio.get_running_loop()
             waiter: asyncio.Future[None] = loop.create_future()
             waiting = (place.seq, waiter)
             self._waiters.append(waiting)
-        self._urgent.set()
-        self.wake.set()
+        self.bell.ring()
         overdue = loop.call_later(STUCK_SECONDS, self._give_up, waiting)  # no asyncio.timeout: a call may have no task
         try:
             await waiter
@@ -121,6 +136,8 @@ class SyncThread:
     def _give_up(self, waiting: tuple[int, asyncio.Future[None]]) -> None:
         with self._lock:
             self._waiters = [other for other in self._waiters if other is not waiting]
+            self.is_dirty = True
+        self.bell.ring()
         if not waiting[1].done():
             waiting[1].set_exception(LedgerUnavailable(_STUCK))
 
@@ -133,8 +150,7 @@ class SyncThread:
 
     def stop(self) -> None:
         self.has_ended = True
-        self._urgent.set()
-        self.wake.set()
+        self.bell.ring()
         if self._thread is not None:
             self._thread.join()
         if self._waiters and not self.has_failed:
@@ -146,8 +162,7 @@ class SyncThread:
         waiters, self._waiters = self._waiters, []
         with suppress(OSError):
             files.write_file(self._directory / f"{self._name}.suspect", "a sync failed\n")
-        for _, waiter in waiters:
-            _tell(waiter, lambda future: future.set_exception(LedgerUnavailable("the audit log could not be synced")))
+        _tell([waiter for _, waiter in waiters], LedgerUnavailable("the audit log could not be synced"))
 
     def sync(self) -> None:
         """Everything written so far to disk, and whoever waits for it told.
@@ -175,8 +190,7 @@ class SyncThread:
             self.synced = max(self.synced, last)
             ready = [waiter for seq, waiter in self._waiters if seq <= last]
             self._waiters = [waiting for waiting in self._waiters if waiting[0] > last]
-        for waiter in ready:
-            _tell(waiter, lambda future: future.set_result(None))
+        _tell(ready)
         self.keep_newest(last)
 
     def keep_newest(self, synced: int) -> None:
@@ -215,11 +229,9 @@ class SyncThread:
 
     def _keep_on(self) -> None:
         while not self.has_ended:
-            self.wake.wait(self._log.until_checkpoint())
-            self.wake.clear()
-            if self.is_dirty and not self._waiters:
-                self._urgent.wait(GROUP_SECONDS)
-            self._urgent.clear()
+            self.bell.wait(self._log.until_checkpoint())
+            if self.is_dirty and not self._waiters and not self.has_ended:
+                self.bell.wait(GROUP_SECONDS)
             if self.is_dirty or self._waiters:
                 self.sync()
             if self._newest[0] != self._space_seen_at:
@@ -228,11 +240,17 @@ class SyncThread:
                 self._log.sign_in_time()
 
 
-def _tell(waiter: asyncio.Future[None], what: Callable[[asyncio.Future[None]], None]) -> None:
-    def set_it() -> None:
-        if not waiter.done():
-            what(waiter)
+def _tell(waiters: Sequence[asyncio.Future[None]], fault: LedgerUnavailable | None = None) -> None:
+    """All that wait on one loop at one cost."""
+    for loop in {waiter.get_loop() for waiter in waiters}:
+        with suppress(RuntimeError):  # the loop may be gone: then nobody waits any more
+            loop.call_soon_threadsafe(_end, [each for each in waiters if each.get_loop() is loop], fault)
 
-    # The loop may be gone: then nobody waits any more.
-    with suppress(RuntimeError):
-        waiter.get_loop().call_soon_threadsafe(set_it)
+
+def _end(waiters: Sequence[asyncio.Future[None]], fault: LedgerUnavailable | None) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            if fault is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(LedgerUnavailable(*fault.args))
