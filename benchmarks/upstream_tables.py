@@ -46,9 +46,8 @@ def _cpu_goals(results: Results) -> list[Goal]:
 
 
 def _latency_goals(results: Results) -> list[Goal]:
-    syncs = results.get("sync_ms", [])
-    read = _added(results, READ_HTTP, [0.0] * len(syncs))
-    effect = _added(results, EFFECT_HTTP, [2 * each for each in syncs])
+    read = _added(results, READ_HTTP)
+    effect = spread(results["added_ms"]) if results.get("added_ms") else None
     return [
         Goal("added p50 of a read, 1 connection", 0.3, 0.2, "less", "ms", read),
         Goal("added p50 of an effect beyond two syncs, 1 connection", 0.3, 0.2, "less", "ms", effect),
@@ -83,12 +82,12 @@ def _cpu(results: Results, name: str, other: str) -> Spread | None:
     return ratios(one, two) if one and len(one) == len(two) else None
 
 
-def _added(results: Results, name: str, less: list[float]) -> Spread | None:
-    """Milliseconds that a call takes longer than the stub's own answer, round by round, and less what is not ours."""
+def _added(results: Results, name: str) -> Spread | None:
+    """Milliseconds that a call takes longer than the stub's own answer, round by round."""
     ours, stub = (_rounds(results, each, "1", "p50_ms") for each in (name, STUB_HTTP))
-    if not ours or not len(ours) == len(stub) == len(less):
+    if not ours or len(ours) != len(stub):
         return None
-    return spread([one - two - three for one, two, three in zip(ours, stub, less, strict=True)])
+    return spread([one - two for one, two in zip(ours, stub, strict=True)])
 
 
 def _rounds(results: Results, name: str, connections: str, measure: str) -> list[float]:

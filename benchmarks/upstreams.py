@@ -19,14 +19,17 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
+from io import FileIO
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from benchmarks import machine, ours, peers, report, upstream_tables, wire
 from benchmarks.field import OURS, Field
+from benchmarks.load import HttpLink
 from benchmarks.servers import Running, Target, WrongAnswers
 from benchmarks.trials import GATEWAY_CONNECTIONS, PLAIN_DATA, Rounds, in_turn, keep, tell
 from toolgate.policy.manifest import MANIFEST_FILE
@@ -38,8 +41,9 @@ CONCURRENCY = 128
 """Calls that an upstream of the bench may have under way: more than there are connections."""
 UPSTREAMS = 20
 TOOLS_EACH = 50
-SYNCS = 50
-"""Syncs of the disk that are timed in each round."""
+SYNCS = 100
+"""Effects of each round that are timed by themselves, each beside the stub's own answer and two syncs of the disk: what disturbs
+the disk or the machine disturbs all three."""
 SYNC_BYTES = 700
 """About one record."""
 
@@ -130,7 +134,7 @@ def address(server: Running) -> str:
 def relay(folder: Path, size: Size, field: Field) -> dict[str, Any]:
     """Everybody in front of the stub, in interleaved rounds; our own tool and the SDK's own server beside them."""
     table: Table = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    syncs: list[float] = []
+    beside: list[dict[str, float]] = []
     answers = 0
     with ExitStack() as stack:
         stub = start_stub(stack)
@@ -148,14 +152,16 @@ def relay(folder: Path, size: Size, field: Field) -> dict[str, Any]:
             rows += _peer_rows(stack, stub, folder, field)
         answers += _settle(rows, gate, field)
         for number in range(size.rounds):
-            syncs.append(sync_ms(folder))
+            beside.append(effect_beside_syncs(rows, folder))
+            answers += SYNCS
             for connections in size.connections:
                 for row in in_turn(rows, number):
                     answers += _measure(row, connections, size.seconds, table, field)
             tell(f"upstreams: round {number + 1} of {size.rounds}")
     deployment.check(answers)
     kept = {name: found for name, found in table.items() if field.stays(name)}
-    return {"relay": kept, "sync_ms": syncs, "audit": answers}
+    syncs = {name: [each[name] for each in beside] for name in ("sync_ms", "added_ms")}
+    return {"relay": kept, **syncs, "audit": answers}
 
 
 def _our_rows(gate: Running, upstreams: Sequence[Adopted]) -> Iterator[Row]:
@@ -221,17 +227,52 @@ def _measure(row: Row, connections: int, seconds: float, table: Table, field: Fi
     return answers if row.name.startswith(OURS) else 0
 
 
-def sync_ms(folder: Path) -> float:
-    """What one sync of a record takes on this disk now: the median of some."""
-    taken = []
-    with (folder / "synced").open("ab") as file:
-        for _ in range(SYNCS):
-            file.write(b"x" * SYNC_BYTES)
-            file.flush()
-            before = perf_counter()
-            os.fdatasync(file.fileno())
-            taken.append((perf_counter() - before) * 1e3)
-    return statistics.median(taken)
+def effect_beside_syncs(rows: Sequence[Row], folder: Path) -> dict[str, float]:
+    """What an effect takes longer than the stub's own answer and two syncs of a record, done right after it; and such a sync.
+    Medians of some. Raises: WrongAnswers."""
+    with ExitStack() as stack, (folder / "synced").open("ab", buffering=0) as file:
+        effect, stub = (
+            _alone(stack, row) for row in rows if row.name in (upstream_tables.EFFECT_HTTP, upstream_tables.STUB_HTTP)
+        )
+        machine.pin(0, rows[0].server.load_core)
+        stack.callback(machine.pin, 0, set().union(*machine.cores()))
+        syncs, added = [], []
+        for number in range(SYNCS):
+            took = _answered_ms(effect, number) - _answered_ms(stub, number)
+            both = [_sync_ms(file), _sync_ms(file)]
+            syncs += both
+            added.append(took - sum(both))
+    return {"sync_ms": statistics.median(syncs), "added_ms": statistics.median(added)}
+
+
+def _alone(stack: ExitStack, row: Row) -> HttpLink:
+    link = HttpLink(row.server.plan(1, 0.0), row.exchange, 0)
+    stack.callback(link.close)
+    return link
+
+
+def _answered_ms(link: HttpLink, number: int) -> float:
+    """Milliseconds from a request to its answer. It is waited for without sleeping, as the load does for one connection.
+
+    Raises: WrongAnswers."""
+    began = perf_counter()
+    link.send(number, began)
+    found: list[tuple[int, int, Any]] = []
+    while not found:
+        with suppress(BlockingIOError):
+            found = link.receive()
+    took = (perf_counter() - began) * 1e3
+    del link.pending[number]
+    if found[0][1] != HTTPStatus.OK or found[0][2]["result"].get("isError"):
+        raise WrongAnswers(f"an effect, timed by itself: {found[0]}")
+    return took
+
+
+def _sync_ms(file: FileIO) -> float:
+    file.write(b"x" * SYNC_BYTES)
+    began = perf_counter()
+    os.fdatasync(file.fileno())
+    return (perf_counter() - began) * 1e3
 
 
 def many_tools(folder: Path, size: Size) -> dict[str, Any]:
