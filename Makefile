@@ -83,7 +83,7 @@ upstreams: $(VENV)/.dev  ## MCP servers that nobody here wrote, through the gate
 mutations: $(VENV)/.dev  ## Remove each guard of the road once; a named test must turn red
 	$(BIN)/python scripts/mutations.py $(ARGS)
 
-mutants: $(VENV)/.dev  ## Mutation testing of the gate with cosmic-ray: ARGS="--module floor --take 40" takes minutes, all of it an hour
+mutants: $(VENV)/.dev  ## Mutation testing of the gate with cosmic-ray: ARGS="--module floor --take 40" takes minutes, all of it hours on a busy machine
 	$(BIN)/python -m scripts.mutants.run $(ARGS)
 
 conformance: $(VENV)/.dev  ## The official conformance suite and the Inspector (needs Node with npm)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolgate.faces.face import Asked
 from toolgate.gate.arrival import MAX_LOGGED, Arrival, logging_to, stepping_to
 
 OVERHEAD = len(b'""')
@@ -64,3 +65,5 @@ def test_an_arrival_that_says_nothing_of_itself_is_unread_and_not_held() -> None
     arrival = Arrival(face, "http", None)
     assert (arrival.is_held, arrival.body, arrival.body_bytes, arrival.caller_id) == (False, None, 0, "")
     assert arrival.asking() is None
+    call: Any = object()
+    assert arrival.with_progress(Asked(call=call)) is call, "nobody is told of its steps"
