@@ -123,6 +123,7 @@ def test_a_failed_sync_ends_the_run_and_is_told_at_the_next_start(
     asyncio.run(scenario(ledger))
     monkeypatch.undo()
     assert not ledger.probe()
+    assert ledger.until_checkpoint() is None, "the thread that syncs has nothing to wake up for"
     ledger.close()
     assert len(attempts) == 1
     with opened(tmp_path / "log") as following:

@@ -391,8 +391,8 @@ class LocalLedger:
         return self._size - len(self._gathered) - 1, self._segment, full
 
     def until_checkpoint(self) -> float | None:
-        if not self._uncovered and not self._flood:
-            return None
+        if self._closed or self._sync_thread.has_failed or not (self._uncovered or self._flood):
+            return None  # nothing is due, or can be signed any more
         return max(0.0, self._signed_at + self._rules.checkpoint_seconds - self._clock.monotonic())
 
     def sign_in_time(self) -> None:
