@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -384,7 +383,7 @@ def test_a_secret_is_read_from_its_file_and_never_shown(tmp_path: Path) -> None:
 
 def test_settings_cannot_be_changed(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {}, {})
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         settings.server.port = 1  # type: ignore[misc]  # the point of the test
 
 

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -246,15 +245,15 @@ def renew(served: Settings, read: Settings) -> Renewed:
     taken = [spec.key for spec in differing if spec.live and not (counts_elsewhere and spec.key in _COUNTED)]
     kept = [spec.key for spec in differing if spec.key not in taken]
     tables = {
-        name: replace(getattr(served, name), **_fields_of(name, taken, read)) for name in ("server", "limits", "mcp")
+        name: getattr(served, name)._replace(**_fields_of(name, taken, read)) for name in ("server", "limits", "mcp")
     }
     if served.ledger.keep != read.ledger.keep:
         taken.append("ledger.keep")
     if served.upstreams != read.upstreams:
         taken.append("upstreams")
     kept += [name for name in ("stores", "packs") if getattr(served, name) != getattr(read, name)]
-    ledger = replace(served.ledger, keep=read.ledger.keep)
-    now = replace(served, **tables, ledger=ledger, upstreams=read.upstreams, file=read.file)
+    ledger = served.ledger._replace(keep=read.ledger.keep)
+    now = served._replace(**tables, ledger=ledger, upstreams=read.upstreams, file=read.file)
     return Renewed(now, tuple(taken), tuple(dict.fromkeys(kept)))
 
 

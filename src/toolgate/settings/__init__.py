@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 (`_is` is dataclasses.field with a description, made anew for each field)
 """Which settings there are: every limit and place the server knows, each with a name, a unit and a reason.
 
 Where their values come from is `toolgate.config`.
@@ -6,13 +5,13 @@ Where their values come from is `toolgate.config`.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolgate.settings.limits import LimitSettings
 from toolgate.settings.outward import ApprovalSettings, EgressSettings
-from toolgate.settings.spec import Resolved, Source, Spec
+from toolgate.settings.spec import Resolved, Source, Spec, defaulted
 from toolgate.settings.spec import described as _is
 
 if TYPE_CHECKING:
@@ -23,11 +22,12 @@ DEFAULT_PACKS: Final = ("consensus", "governance", "library", "lra")
 STORES: Final = "stores."
 """Before the name of a store. Which stores there are is said by the packs."""
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _FULL: Final = "429 `too_many_idempotency_keys` for the next key, on MCP a result with `isError`; before anything runs"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+@defaulted
+class ServerSettings(NamedTuple):
     """How the HTTP server listens, and how long it waits for slow or hostile clients."""
 
     host: str = _is(
@@ -172,8 +172,8 @@ class ServerSettings:
         return "http" if self.tls_certificate is None else "https"
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
+@defaulted
+class McpSettings(NamedTuple):
     """How answers are spelt on MCP."""
 
     text: str = _is(
@@ -186,8 +186,8 @@ class McpSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleSettings:
+@defaulted
+class ConsoleSettings(NamedTuple):
     """The pages for people at /console."""
 
     enabled: bool = _is(
@@ -197,8 +197,8 @@ class ConsoleSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PathSettings:
+@defaulted
+class PathSettings(NamedTuple):
     """Where things are. Relative paths are relative to the home directory. Only `workspace` is visible to tools."""
 
     workspace: Path = _is("place", "workspace", "the directory of the files that tools may read and write")
@@ -213,23 +213,23 @@ class PathSettings:
     state: Path = _is("place", "state", "the directory of SQLite stores")
 
 
-@dataclass(frozen=True, slots=True)
-class PackSettings:
+@defaulted
+class PackSettings(NamedTuple):
     """Which packs are loaded, and each pack's own table `[packs.NAME]` as written (its schema checks it later)."""
 
     enabled: tuple[str, ...] = _is(
         "words", DEFAULT_PACKS, "the packs to load: only these, also if more are installed", "pack names"
     )
-    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = _NONE
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
+@defaulted
+class StoreSettings(NamedTuple):
     """Database URLs of the packs' stores; without one, SQLite in the state directory. `cloud` needs every binding store on a
     shared engine.
     """
 
-    urls: Mapping[str, str] = field(default_factory=dict)
+    urls: Mapping[str, str] = _NONE
     """Those that are set, by store."""
 
 
@@ -238,8 +238,8 @@ def store_setting(name: str, what: str) -> Spec:
     return Spec(STORES + name, "text", "", "URL", what, secret=True)
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotencySettings:
+@defaulted
+class IdempotencySettings(NamedTuple):
     """Answers of calls with an idempotency key, kept for who asks again. None is dropped early: its call would run again."""
 
     url: str = _is(
@@ -256,8 +256,8 @@ class IdempotencySettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
+@defaulted
+class LedgerSettings(NamedTuple):
     """The audit log."""
 
     segment_bytes: int = _is(
@@ -292,12 +292,12 @@ class LedgerSettings:
     anchor_command: tuple[str, ...] = _is(
         "words", (), "a program, with its arguments, that is given each checkpoint on standard input", "argv"
     )
-    keep: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keep: Mapping[str, tuple[str, ...]] = _NONE
     """`[ledger.keep]`: arguments that are written down, by tool. Checked against the tools at start."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSettings:
+@defaulted
+class MetricsSettings(NamedTuple):
     """Numbers for Prometheus."""
 
     enabled: bool = _is(
@@ -321,8 +321,8 @@ class MetricsSettings:
         return self.enabled or bool(self.listen)
 
 
-@dataclass(frozen=True, slots=True)
-class TraceSettings:
+@defaulted
+class TraceSettings(NamedTuple):
     """Spans for OpenTelemetry, made of what the audit log is told."""
 
     endpoint: str = _is(
@@ -353,8 +353,8 @@ class TraceSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+@defaulted
+class LogSettings(NamedTuple):
     """What a server says to its operator, on standard error. Calls are in the audit log."""
 
     format: str = _is("text", "text", "how lines are written", choices=("text", "json"))
@@ -370,8 +370,8 @@ class LogSettings:
         return self.level in ("debug", "info")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+@defaulted
+class Settings(NamedTuple):
     home: Path
     """Absolute. Every relative path is relative to it."""
     file: Path | None
@@ -415,8 +415,8 @@ class Settings:
         "region",
         variable_name="AWS_REGION",
     )
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    upstreams: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, Source] = _NONE
+    upstreams: Mapping[str, Any] = _NONE
     """Each table `[upstreams.NAME]` as written; `toolgate.powers.mcp.table` checks it."""
 
     def resolved(self) -> list[Resolved]:
@@ -446,7 +446,7 @@ class Settings:
         return getattr(getattr(self, table) if table else self, name)
 
 
-TABLES: Final[Mapping[str, type]] = {
+TABLES: Final[Mapping[str, type[Any]]] = {
     "server": ServerSettings,
     "limits": LimitSettings,
     "mcp": McpSettings,
@@ -465,12 +465,11 @@ TABLES: Final[Mapping[str, type]] = {
 
 
 def _specs() -> Iterator[Spec]:
-    for table, kind in [*TABLES.items(), ("", Settings)]:
-        for each in fields(kind):
-            if "about" in each.metadata and each.default is not MISSING:
-                yield Spec(
-                    key=f"{table}.{each.name}" if table else each.name, default=each.default, **each.metadata["about"]
-                )
+    every: dict[str, type[Any]] = {**TABLES, "": Settings}
+    for name, kind in every.items():
+        for field, spec in kind._field_defaults.items():
+            if isinstance(spec, Spec):
+                yield spec._replace(key=f"{name}.{field}" if name else field)
 
 
 SPECS: Final = tuple(_specs())

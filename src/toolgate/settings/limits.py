@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from toolgate.settings.spec import defaulted
 from toolgate.settings.spec import described as _is
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
+@defaulted
+class LimitSettings(NamedTuple):
     """What one caller, and all callers together, may use."""
 
     concurrency_per_caller: int = _is(

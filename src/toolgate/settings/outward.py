@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from toolgate.settings.spec import defaulted
 from toolgate.settings.spec import described as _is
 
 
-@dataclass(frozen=True, slots=True)
-class EgressSettings:
+@defaulted
+class EgressSettings(NamedTuple):
     """The way out, for tools that use the network. What they may reach is declared by their packs."""
 
     proxy: str = _is(
@@ -26,8 +27,8 @@ class EgressSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalSettings:
+@defaulted
+class ApprovalSettings(NamedTuple):
     """Calls that a person must approve."""
 
     webhook: str = _is("text", "", "the service that is told of each new request, by a signed POST", "https URL")

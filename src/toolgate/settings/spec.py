@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 PREFIX: Final = "TOOLGATE_"
 _DASHES: Final = str.maketrans("._", "--")
 
+T = TypeVar("T", bound=Any)
 Kind = Literal["text", "whole", "number", "switch", "words", "place"]
 Source = Literal["flag", "environment", "file", "default"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(NamedTuple):
     """What one setting is. `docs/reference/settings.md`, the flags and the variables are all made from these."""
 
     key: str
@@ -65,13 +64,21 @@ class Spec:
 
 
 def described(kind: Kind, default: Any, what: str, unit: str = "", **more: Any) -> Any:
-    """A dataclass field that carries its own description."""
-    about = {"kind": kind, "what": what, "unit": unit, **more}
-    return field(default=default, metadata={"about": about})
+    """A field that carries its own description."""
+    return Spec("", kind, default, unit, what, **more)
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+def defaulted(kind: T) -> T:
+    """For a tuple whose fields are `described`: each gets its default, and what is said of it stays in `_field_defaults`.
+
+    Tuples, because dataclasses of as many fields took a fourteenth of a server's start.
+    """
+    said = kind._field_defaults.values()
+    kind.__new__.__defaults__ = tuple(each.default if isinstance(each, Spec) else each for each in said)
+    return kind
+
+
+class Resolved(NamedTuple):
     """One value and where it came from; `shown` hides what a secret holds."""
 
     spec: Spec

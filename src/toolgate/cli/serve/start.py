@@ -8,7 +8,6 @@ import os
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -157,7 +156,7 @@ def _with_console(flags: Flags, home: Path) -> Settings:
     settings = flags.load(home)
     if settings.sources["console.enabled"] != "default":
         return settings
-    return replace(settings, console=ConsoleSettings(enabled=True))
+    return settings._replace(console=ConsoleSettings(enabled=True))
 
 
 @contextmanager
