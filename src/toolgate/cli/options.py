@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -75,7 +75,22 @@ def require_workspace(settings: Settings) -> None:
 def with_settings_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command `--home`, `--set` and a flag for every setting; it takes them as its first argument, `flags`."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = [
+    shared = _shared_flags()
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        values: dict[str, object] = {spec.key: given.pop(_name(spec)) for spec in SPECS}
+        home, pairs = given.pop("home"), given.pop(_SET)
+        command(Flags(home, values | _pairs(pairs or ())), **given)
+
+    wrapped.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {each.name: each.annotation for each in [*own, *shared]}
+    return wrapped
+
+
+@cache
+def _shared_flags() -> list[inspect.Parameter]:
+    return [
         _parameter("home", Home, None),
         *(_parameter(_name(spec), _annotation(spec), None) for spec in SPECS),
         _parameter(
@@ -89,16 +104,6 @@ def with_settings_flags(command: Callable[..., None]) -> Callable[..., None]:
             None,
         ),
     ]
-
-    @wraps(command)
-    def wrapped(**given: Any) -> None:
-        values: dict[str, object] = {spec.key: given.pop(_name(spec)) for spec in SPECS}
-        home, pairs = given.pop("home"), given.pop(_SET)
-        command(Flags(home, values | _pairs(pairs or ())), **given)
-
-    wrapped.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]  # typer reads it
-    wrapped.__annotations__ = {each.name: each.annotation for each in [*own, *shared]}
-    return wrapped
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -196,7 +196,13 @@ class _NeedsOne:
             raise ValueError("none of them is there")
 
 
+_SCALARS: Final = (str, bool, int, float)
+"""Most of a schema. To ask whether one is a `Mapping` takes as long as everything else here."""
+
+
 def _with_exact_integers(node: Any) -> Any:
+    if isinstance(node, _SCALARS):
+        return node
     if isinstance(node, dict):
         copy = {key: _with_exact_integers(item) for key, item in node.items()}
         if copy.get("type") == "integer":

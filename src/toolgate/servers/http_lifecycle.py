@@ -249,8 +249,10 @@ def _affordable(connections: int) -> int:
 
 def _bind(host: str, port: int) -> socket.socket:
     """Raises: StartRefused."""
+    # As text even 127.0.0.1 would load the tables of international names.
+    name = host.encode() if host.isascii() else host
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return _bound(*found[0])
     except OSError as fault:
         raise StartRefused(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from toolgate.packs.governance.stores.statistics import Counts
 
 Mode = Literal["pull_request", "issue", "merge_group", "drift", "calibration"]
-MODES: Final[tuple[Mode, ...]] = ("pull_request", "issue", "merge_group", "drift", "calibration")
-BREAKER_CODE: Final = "CIRCUIT_BREAKER_OPEN"
 
 
 class AnalysisRequest(Struct, frozen=True):

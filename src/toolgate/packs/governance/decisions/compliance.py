@@ -14,7 +14,6 @@ from toolgate.model.threads import in_thread
 from toolgate.packs.governance.decisions.records import (
     FILE_NAME,
     MAX_VIOLATIONS,
-    SEVERITIES,
     DecisionRecord,
     Violation,
     apply,
@@ -22,6 +21,7 @@ from toolgate.packs.governance.decisions.records import (
     number_of,
     read_all,
 )
+from toolgate.packs.governance.decisions.shape import BUDGETS, MAX_ADRS, SEVERITIES
 from toolgate.packs.governance.repository.answers import bad_path, within
 from toolgate.packs.governance.repository.model import GITHUB_DIR
 from toolgate.packs.governance.repository.reading import Queue, SkippedFile
@@ -29,9 +29,8 @@ from toolgate.packs.governance.repository.reading import Queue, SkippedFile
 if TYPE_CHECKING:
     from toolgate.model.powers import ReadFiles
     from toolgate.model.tool import Context, Decision
-    from toolgate.packs.governance.decisions.records import Severity
+    from toolgate.packs.governance.decisions.shape import Severity
 
-MAX_ADRS: Final = 500
 MAX_FILE_BYTES: Final = 1024 * 1024
 PATTERN_SECONDS: Final = 10.0
 """A pattern that takes longer over these files is broken or hostile; its worker is killed."""
@@ -220,10 +219,6 @@ def as_data(compliance: Compliance) -> dict[str, Any]:
             | {"violations": compliance.total - len(shown["violations"])},
         }
     }
-
-
-BUDGETS: Final = {"violations": 500_000, "skipped": 100_000, "adrDetails": 200_000}
-"""Bytes of JSON for each list."""
 
 
 def _violation_json(violation: Violation) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from toolgate.kit.adr import STATUSES, UNKNOWN, FaultWithFix, read
 from toolgate.kit.reports.printable import printable
 from toolgate.kit.yamldoc import Mapping, Scalar, Sequence, YamlFault
 from toolgate.model.suggest import nearest
+from toolgate.packs.governance.decisions.shape import SEVERITIES, Severity
 from toolgate.packs.governance.repository.redact import redacted
 
 if TYPE_CHECKING:
@@ -49,9 +50,6 @@ MAX_PER_RULE_AND_FILE: Final = 100
 MAX_TITLE: Final = 120
 MAX_LINE: Final = 10_000
 """Characters of a line that are searched; a longer line is data, not source."""
-
-Severity = Literal["critical", "high", "medium", "low"]
-SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low")
 
 FILE_NAME: Final = re.compile(r"(?:(?:ADR|adr)-)?([0-9]{1,6})(?:[-_].*)?\.md")
 
