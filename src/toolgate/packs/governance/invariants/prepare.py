@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from hashlib import sha256
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolgate.errors import StoreUnavailable, ToolError
+from toolgate.later import named
 from toolgate.model.threads import in_thread
 from toolgate.packs.governance.invariants.block import NAMES, Check, CheckOutcome, decimal_difference, small_drift
 from toolgate.packs.governance.repository.answers import bad_path, invalid_input
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolgate.model.tool import Context
 
 MAX_SCHEMA_BYTES: Final = 16 * 1024 * 1024
-_PERMISSION_BITS: Final = "toolgate.packs.governance.invariants.permission_bits"
+_PERMISSION_BITS: Final = "toolgate.packs.governance.invariants.permission_bits:permission_bits"
 """Loaded by the first call that asks for it: it brings the whole analysis, and a start does not wait for that."""
 
 _INPUTS: Final = {
@@ -88,8 +88,8 @@ async def _schema_hash(ctx: Context, args: dict[str, Any]) -> Ready:
 
 
 async def _permission_bits(ctx: Context, args: dict[str, Any]) -> Ready:
-    work = await in_thread(import_module, _PERMISSION_BITS)
-    ready: Ready = await work.permission_bits(ctx, args)
+    permission_bits = await in_thread(named, _PERMISSION_BITS)
+    ready: Ready = await permission_bits(ctx, args)
     return ready
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from toolgate.later import later, named
+from toolgate.later import named
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.repository.config import PROFILES
@@ -18,14 +18,14 @@ BREAKER_CODE: Final = "CIRCUIT_BREAKER_OPEN"
 
 _ANALYZE: Final = "toolgate.packs.governance.analysis.pipeline:analyze"
 """Loaded by the first call: a start does not wait for its thirty modules."""
-_report: Final = later("toolgate.packs.governance.analysis.report:report")
-_decided: Final = later("toolgate.packs.governance.analysis.report:decided")
+_REPORT: Final = "toolgate.packs.governance.analysis.report:report"
+_DECIDED: Final = "toolgate.packs.governance.analysis.report:decided"
 
 
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
     analyze = await in_thread(named, _ANALYZE)
     analysis = await analyze(ctx, args)
-    data = await in_thread(_report, analysis)
+    data = await in_thread(named(_REPORT), analysis)
     found = {str(severity): count for severity, count in analysis.counts.items()}
     counts = ", ".join(f"{count} {severity}" for severity, count in analysis.counts.items() if count) or "no findings"
     if analysis.breaker.is_open and analysis.threshold_decision == "block":
@@ -44,7 +44,7 @@ def as_text(data: Any) -> str:
         lines.append(f"    why: {finding['because']}")
         lines.append(f"    fix: {finding['remediation']}")
     lines += [
-        f"{_place(finding)}: suppressed {finding['ruleId']}: {finding['title']}{_decided(finding['suppression'])}"
+        f"{_place(finding)}: suppressed {finding['ruleId']}: {finding['title']}{named(_DECIDED)(finding['suppression'])}"
         for finding in analysis["suppressed"]
     ]
     lines += [f"{file['path']}: skipped: {file['reason']}" for file in analysis["skipped"]]

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Final
 
 from toolgate.kit.adr import STATUSES, UNKNOWN
+from toolgate.later import named
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Context, Result, Tool
 from toolgate.packs.governance.decisions.shape import BUDGETS, MAX_ADRS, SEVERITIES
 from toolgate.packs.governance.tools import schemas
 
-_WORK: Final = "toolgate.packs.governance.decisions.compliance"
+_CHECK: Final = "toolgate.packs.governance.decisions.compliance:check"
 """Loaded by the first call: a start does not wait for it."""
+_AS_DATA: Final = "toolgate.packs.governance.decisions.compliance:as_data"
 
 
 async def run(ctx: Context, args: dict[str, Any]) -> Result:
-    work = await in_thread(import_module, _WORK)
-    compliance = await work.check(ctx, args)
+    check = await in_thread(named, _CHECK)
+    compliance = await check(ctx, args)
     message = f"{compliance.total} violations" if compliance.total else compliance.status.replace("_", " ")
     if compliance.gate_errors:
         broken = ", ".join(f"{adr.id}: {adr.fault}" for adr in compliance.gate_errors[:5])
         message = f"rules cannot be read ({broken}); {message}"
     return Result(
-        data=work.as_data(compliance),
+        data=named(_AS_DATA)(compliance),
         decision=compliance.decision,
         message=message,
         exit_code=1 if compliance.decision == "block" or compliance.total else 0,
