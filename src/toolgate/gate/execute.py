@@ -294,9 +294,12 @@ def validated(outcome: Outcome, grant: Grant, call: Call, max_bytes: int) -> Out
 
 
 def _is_plain(outcome: Outcome) -> bool:
-    """A success that says nothing beside its data, as most do: then `_wrong_field` has nothing to find."""
+    """A success that says nothing beside its data and a decision, as most do: then `_wrong_field` has nothing to find."""
     result: Any = outcome.result  # fields of a struct hold whatever a handler put there
-    if result.decision is not None or result.code is not None or result.message is not None or result.content:
+    decision = result.decision
+    if decision is not None and (type(decision) is not str or decision not in DECISIONS):
+        return False
+    if result.code is not None or result.message is not None or result.content:
         return False
     if result.is_error is not None or result.degraded is not None or outcome.text is not None:
         return False

@@ -130,7 +130,7 @@ _EVIDENCE: Final = schemas.closed(
         "baseline": schemas.NUMBER,
         "threshold": schemas.NUMBER,
         "difference": schemas.NUMBER,
-        "allowed": schemas.LARGE_NUMBER,
+        "allowed": schemas.SIZE,
         "ageSeconds": schemas.NUMBER,
         "maxAgeSeconds": schemas.NUMBER,
         "singleUse": {"enum": ["not_spent", "first", "replayed", "store_unavailable"]},
