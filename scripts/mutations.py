@@ -1578,7 +1578,7 @@ MUTATIONS = (
     ),
     Mutation(
         "lra_init: a name may hold two dots",
-        "src/toolgate/packs/lra/build/scaffold.py",
+        "src/toolgate/packs/lra/paper/naming.py",
         r'(?: *\.? *{_PLAIN})*$"',
         r'(?:[ .]*{_PLAIN})*$"',
         "tests/packs/lra/build/test_scaffold.py::test_bad_names_are_refused",

@@ -1,14 +1,15 @@
 """Which codes a tool can say, read from the source: every ToolError and Result that its handler can reach.
 
-Names are followed through imports. A method is followed by its name: into every class that the handler can have got hold of,
-and into the powers that the tool's effect hands it. So the answer errs on the side of too much; what is known to be too much
-is listed by the test.
+Names are followed through imports, also through those that wait until they are needed. A method is followed by its name: into
+every class that the handler can have got hold of, and into the powers that the tool's effect hands it. So the answer errs on
+the side of too much; what is known to be too much is listed by the test.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import toolgate
+from toolgate.later import named
 from toolgate.model import powers
 from toolgate.model.tool import CODE_FORM, Tool
 
@@ -36,6 +38,7 @@ POWERS: dict[str, tuple[tuple[str, tuple[type, ...]], ...]] = {
 }
 """By effect: where a power is built, and the shapes through which a handler reaches it (`toolgate.app`)."""
 
+REFERENCE = re.compile(r"toolgate(\.\w+)+:\w+")
 HIDDEN_CALLS = {"toolgate.powers.jobs.JobKeeper.start": ("toolgate.packs.lra.devsite.site.DevSites.__call__",)}
 """Calls through a table that is made in `toolgate.app`."""
 
@@ -111,8 +114,9 @@ def _body(name: str, node: ast.AST, values: dict[str, Any]) -> Body:
         if isinstance(part, ast.Call):
             body.codes |= _codes_of(part, values)
         if isinstance(part, ast.Name) and part.id in values:
-            body.names |= _whole_names(values[part.id])
-            body.classes |= _classes(values[part.id])
+            value = _loaded(values[part.id])
+            body.names |= _whole_names(value)
+            body.classes |= _classes(value)
         elif isinstance(part, ast.Attribute):
             owner = values.get(part.value.id) if isinstance(part.value, ast.Name) else None
             target = getattr(owner, part.attr, None) if inspect.ismodule(owner) or inspect.isclass(owner) else None
@@ -122,6 +126,11 @@ def _body(name: str, node: ast.AST, values: dict[str, Any]) -> Body:
             else:
                 body.methods.add(part.attr)
     return body
+
+
+def _loaded(value: Any) -> Any:
+    """What is named now and imported when it is used (`toolgate.later.named`)."""
+    return named(value) if isinstance(value, str) and REFERENCE.fullmatch(value) else value
 
 
 def _imported_inside(node: ast.AST) -> Iterator[tuple[str, Any]]:

@@ -20,20 +20,19 @@ from toolgate.errors import ToolError
 from toolgate.model import strictjson
 from toolgate.packs.lra.build import shell
 from toolgate.packs.lra.build.scaffold import (
-    NAME_PATTERN,
     TIERS,
     WASM_PATH,
     WAT_PATH,
     Scaffold,
     ScaffoldOptions,
     created_text,
-    require_name,
     scaffold,
 )
 from toolgate.packs.lra.checks.validate import validate
 from toolgate.packs.lra.deployed import evidence
 from toolgate.packs.lra.paper import cff, expectations, licences, metadata, modules, page, scripts, service_worker, wasm
 from toolgate.packs.lra.paper.artifact import Artifact
+from toolgate.packs.lra.paper.naming import NAME_PATTERN, require_name
 
 DATE = "2026-11-15"
 JANE = metadata.author("Jane Q. Doe", "0000-0002-1825-0097")

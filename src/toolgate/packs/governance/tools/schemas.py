@@ -58,7 +58,7 @@ def maybe(shape: dict[str, Any]) -> dict[str, Any]:
 COUNT: Final[dict[str, Any]] = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 NUMBER: Final[dict[str, Any]] = {"type": "number", "minimum": -(2**53 - 1), "maximum": 2**53 - 1}
 """Whole bounds: jsonschema-rs compares with -1e15 at ten times the cost."""
-SIZE: Final[dict[str, Any]] = {"type": "number", "minimum": 0}
+SIZE: Final[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": 1e300}
 RATE: Final[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": 1}
 FLAG: Final[dict[str, Any]] = {"type": "boolean"}
 SEVERITY: Final[dict[str, Any]] = {"enum": ["critical", "high", "medium", "low", "info"]}

@@ -9,7 +9,6 @@ import re
 import shlex
 from html import escape
 from typing import Final, Literal
-from unicodedata import category, normalize
 
 from msgspec import Struct
 
@@ -18,30 +17,11 @@ from toolgate.packs.lra.build import shell
 from toolgate.packs.lra.build.shell import Script, Section
 from toolgate.packs.lra.paper import licences, metadata
 from toolgate.packs.lra.paper.metadata import Author, Metadata
+from toolgate.packs.lra.paper.naming import require_name
 
 Tier = Literal["bronze", "silver", "gold"]
 TIERS: Final[tuple[Tier, ...]] = ("bronze", "silver", "gold")
-MAX_NAME: Final = 255
-"""Characters of a project name, and bytes of it in UTF-8: what file systems take."""
 MAX_TITLE: Final = 300
-_INVISIBLE: Final = (
-    r"\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
-    r"\ufff0-\uffff"
-)
-"""Control and direction characters, and blanks that look like the one blank that is allowed."""
-_PLAIN: Final = rf"[^ ./\\:%{_INVISIBLE}]"
-NAME_PATTERN: Final = rf"^[^ ./\\:%{_INVISIBLE}-](?: *\.? *{_PLAIN})*$"
-"""ADR-0011: any name that is not a path, holds no `..` and is not hidden. Nor does it begin
-with a dash (an option to commands), end in a dot or blank (which other systems drop), or hold `:` (a slash to the Finder, a
-drive elsewhere) or `%` (an address that is decoded once too often would name another place)."""
-NAME_ALLOWED: Final = (
-    f"a project name of 1 to {MAX_NAME} bytes: letters, digits, blanks and signs, such as `paper.v2` or `my paper`; not"
-    " / \\ : % or invisible characters, no two dots in a row, no dot, dash or blank at its beginning, no dot or blank at its end"
-)
-_NAME: Final = re.compile(NAME_PATTERN.replace("$", r"\Z"))
-_REFUSED_KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories of characters that nobody sees, or that have no agreed meaning."""
-
 WASM_PATH: Final = "wasm/lattice.wasm"
 WAT_PATH: Final = "wasm/lattice.wat"
 _TOOL: Final = "tool.js"
@@ -108,18 +88,6 @@ def scaffold(wishes: ScaffoldOptions) -> Scaffold:
     program = shell.data("template", _TOOL) if script == "js" else b""
     html = shell.page(meta, _sections(meta, script), _contents(script), script, modules=wasm)
     return Scaffold(name, wishes.tier, shell.files_of(meta, html, script, wasm | source, program))
-
-
-def require_name(name: str) -> str:
-    """The name in composed letters (NFC): the same name typed on another system is the same directory.
-
-    Raises: ToolError INVALID_PROJECT_NAME.
-    """
-    composed = normalize("NFC", name)
-    fits = len(name) <= MAX_NAME and len(composed.encode("utf-8", "replace")) <= MAX_NAME
-    if not fits or not _NAME.search(composed) or any(category(each) in _REFUSED_KINDS for each in composed):
-        raise ToolError("INVALID_PROJECT_NAME", NAME_ALLOWED)
-    return composed
 
 
 def _title_of(name: str) -> str:

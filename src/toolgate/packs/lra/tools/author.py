@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from toolgate.later import named
 from toolgate.model.threads import in_thread
 from toolgate.model.tool import Context, Result, Tool
-from toolgate.packs.lra.build import scaffold
 from toolgate.packs.lra.checks import report as reporting
 from toolgate.packs.lra.checks import rules
 from toolgate.packs.lra.checks.known import Reports, digest_of, look_at
 from toolgate.packs.lra.paper.artifact import Artifact, gather
+from toolgate.packs.lra.paper.naming import MAX_NAME, NAME_ALLOWED, NAME_PATTERN
 from toolgate.packs.lra.settings import PATH_PATTERN
 
 if TYPE_CHECKING:
@@ -19,18 +20,23 @@ if TYPE_CHECKING:
     from toolgate.model.powers import ReadFiles
 
 _DEADLINE_S: Final = 10.0
+_SCAFFOLD: Final = "toolgate.packs.lra.build.scaffold:scaffold"
+"""Loaded by the first call: a start does not wait for it."""
+_OPTIONS: Final = "toolgate.packs.lra.build.scaffold:ScaffoldOptions"
+_CREATED_TEXT: Final = "toolgate.packs.lra.build.scaffold:created_text"
 
 
 def run_init(ctx: Context, args: dict[str, Any]) -> Result:
     assert ctx.writer is not None  # effect `write`
     today = datetime.fromtimestamp(ctx.clock.wall(), UTC).strftime("%Y-%m-%d")
-    made = scaffold.scaffold(scaffold.ScaffoldOptions(args["project_name"], today))
+    made = named(_SCAFFOLD)(named(_OPTIONS)(args["project_name"], today))
     ctx.writer.create_tree(made.name, made.files)
     return Result({"project": made.name, "tier": made.tier.upper(), "files": list(made.files)})
 
 
 def _init_text(data: dict[str, Any]) -> str:
-    return scaffold.created_text(data["project"], data["files"])
+    text: str = named(_CREATED_TEXT)(data["project"], data["files"])
+    return text
 
 
 async def run_validate(ctx: Context, args: dict[str, Any]) -> Result:
@@ -139,10 +145,10 @@ _INIT_INPUT: Final[dict[str, Any]] = {
         "project_name": {
             "type": "string",
             "minLength": 1,
-            "maxLength": scaffold.MAX_NAME,
-            "pattern": scaffold.NAME_PATTERN,
+            "maxLength": MAX_NAME,
+            "pattern": NAME_PATTERN,
             "description": "Name of the new directory, such as my-paper; no path.",
-            "x-allowed": scaffold.NAME_ALLOWED,
+            "x-allowed": NAME_ALLOWED,
         }
     },
 }
@@ -151,7 +157,7 @@ _INIT_OUTPUT: Final[dict[str, Any]] = {
     "additionalProperties": False,
     "required": ["project", "tier", "files"],
     "properties": {
-        "project": {"type": "string", "maxLength": scaffold.MAX_NAME},
+        "project": {"type": "string", "maxLength": MAX_NAME},
         "tier": {"enum": ["BRONZE", "SILVER", "GOLD"], "description": "What the fresh project validates as."},
         "files": {"type": "array", "maxItems": 20, "items": {"type": "string", "maxLength": 100}},
     },
