@@ -2,7 +2,8 @@
 
     python -m benchmarks.scale [--quick] [--only PART] [--rounds N] [--seconds S] [--connections N] [--write]
 
-workers    CPU a call of a server of two processes, supervisor included, beside one of one and beside two apart. Goal: 1.1 times.
+workers    CPU a call of a server of two processes, supervisor included, beside one of one: on both cores, and on one core, there
+           also beside two servers apart. Goal: 1.1 times.
 callers    what a call costs as callers get more, in process; beside it a slot, counted in one process and in memory that several
            share. Goal: a call is flat to 100 000 callers.
 overload   a tool of 20 ms, asked for ten times as often as its key may. Goals: 80 % of the peak, p99 of refusals 50 ms.
@@ -31,10 +32,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import ours, report, scale_tables
+from benchmarks import machine, ours, report, scale_tables
 from benchmarks.callers import callers_us
 from benchmarks.machine import cpu_seconds, memory_mib
-from benchmarks.scale_tables import A_CALL, APART, IN_MEMORY, IN_PROCESS, IN_REDIS, IN_TABLE, ONE, TWO
+from benchmarks.scale_tables import (
+    A_CALL,
+    APART,
+    IN_MEMORY,
+    IN_PROCESS,
+    IN_REDIS,
+    IN_TABLE,
+    ONE,
+    ONE_FREE,
+    TWO,
+    TWO_FREE,
+)
 from benchmarks.servers import Running, finish
 from benchmarks.stats import quantile
 from benchmarks.tables import goal_table
@@ -84,19 +96,30 @@ def keep(found: dict[str, Any], loads: dict[str, float], rounds: int) -> None:
 
 
 def workers(given: argparse.Namespace) -> Found:
-    """CPU µs a call. Two servers that share nothing, on the same core, tell what two processes cost by themselves: each finds the
-    core's caches full of the other's."""
-    found: Found = {ONE: [], TWO: [], APART: []}
+    """CPU µs a call. Workers are there to use several cores; then the load uses these, too. Two servers that share nothing, on
+    one core, tell what two processes there cost by themselves: each finds the core's caches full of the other's."""
+    found: Found = {ONE: [], TWO: [], ONE_FREE: [], TWO_FREE: [], APART: []}
     with tempfile.TemporaryDirectory(prefix="tg-scale-") as folder, ExitStack() as stack:
         started = []
-        for number, processes in enumerate((1, 2, 1, 1)):
+        for number, processes in enumerate((1, 2, 1, 2, 1, 1)):
             target = ours.make(Path(folder) / str(number), settings=ours.LIMITED).over_http(f"{processes} workers")
             served = replace(target, command=(*target.command, "--workers", str(processes)))
             started.append(stack.enter_context(Running(served)))
+        for server in started[2:4]:
+            _set_free(server.pid)
+        groups = (started[:1], started[1:2], started[2:3], started[3:4], started[4:])
         for _ in range(given.rounds):
-            for rounds, servers in zip(found.values(), (started[:1], started[1:2], started[2:]), strict=True):
+            for rounds, servers in zip(found.values(), groups, strict=True):
                 rounds.append(_cpu_us(servers, given))
     return found
+
+
+def _set_free(pid: int) -> None:
+    """Every thread of a server and of its workers may run on every core."""
+    every = set.union(*machine.cores())
+    for process in (pid, *_children(pid)):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            machine.pin(int(thread.name), every)
 
 
 def _cpu_us(servers: Sequence[Running], given: argparse.Namespace) -> float:
@@ -110,8 +133,11 @@ def _cpu_us(servers: Sequence[Running], given: argparse.Namespace) -> float:
 
 def _cpu_s(pid: int) -> float:
     """Of a process and those it has started."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_seconds(pid) + sum(cpu_seconds(int(child)) for child in children)
+    return cpu_seconds(pid) + sum(cpu_seconds(child) for child in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def callers(given: argparse.Namespace) -> dict[str, Found]:
@@ -171,8 +197,7 @@ def overload(given: argparse.Namespace) -> Found:
                 (peak, _), (crowd, refusals) = [
                     flood(port, home.keys["builder"], connections, 1 if given.quick else 4) for connections in (10, 100)
                 ]
-                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                memory = sum(memory_mib(int(child)) for child in children)
+                memory = sum(memory_mib(child) for child in _children(process.pid))
                 p99 = quantile(sorted(refusals), 0.99) if refusals else 0.0
                 for rounds, value in zip(found.values(), (peak, crowd, p99, memory), strict=True):
                     rounds.append(value)
