@@ -138,20 +138,21 @@ seventh less than the one measured here.
 SINCE = """
 ## Since these tables were made
 
-The tables above are older than the bounds of the front door and the one entrance for every face. A call of the echo costs more
-now; the tools that people call cost less. Beside the commit of the tables, in one run on 2026-11-18 (seven interleaved rounds),
-calls/s and CPU a call changed so:
+The tables above are older than the bounds of the front door and the one entrance for every face. A call of the echo costs a
+little more now; the tools that people call cost less. Beside the commit of the tables, in one run on 2026-11-18 (five short
+interleaved rounds), calls/s and CPU a call changed so:
 
 | tool | calls/s, 10 connections | 64 | CPU a call, 10 connections | 64 |
 | --- | --- | --- | --- | --- |
-| the inline echo | 0.74x | 0.84x | 1.35x | 1.19x |
-| a file (`library_fetch`) | 1.20x | 1.48x | 0.84x | 0.69x |
-| a store (`check_consent_requirements`) | 1.09x | 1.10x | 0.91x | 0.91x |
-| checks in memory (`validate_l0_invariants`), an effect then | 2.41x | 2.36x | 0.47x | 0.44x |
-| an unchanged paper (`lra_validate`), judged anew then | 6.39x | 6.45x | 0.61x | 0.60x |
+| the inline echo | 0.96x | 0.95x | 1.05x | 1.05x |
+| a file (`library_fetch`) | 1.87x | 2.37x | 0.55x | 0.43x |
+| a store (`check_consent_requirements`) | 2.66x | 3.21x | 0.37x | 0.31x |
+| checks in memory (`validate_l0_invariants`), an effect then | 3.23x | 2.71x | 0.34x | 0.38x |
+| an unchanged paper (`lra_validate`), judged anew then | 44.6x | 44.1x | 0.09x | 0.09x |
 
-Rounds of one row differ by up to a half. Start to first answer took 1.15x, memory at rest 1.06x. Counted one by one, an echo
-runs some 2 780 bytecode instructions in 68 function calls, where it ran 2 266 in 66.
+Rounds of one row differ by up to a half. At one connection the echo makes 0.85x of the calls. Start to first answer took
+1.10x in a run of nine rounds on a quiet machine, and 1.13 to 1.45x in this one; memory at rest 1.01x. Counted one by one, an
+echo runs some 2 630 bytecode instructions, where it ran 2 250; in process it takes 1.07x of the time.
 
 The additional work: whose turn it is and how long a client may take, at every read and answer; the client's address, and an
 id in a header of every answer; the text form of an answer; `null` for optional arguments; a check of every field that a
