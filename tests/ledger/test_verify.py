@@ -237,9 +237,9 @@ def test_a_run_that_disappears_or_shrinks_is_missed_by_the_next(tmp_path: Path) 
 
 
 def anchored(tmp_path: Path) -> tuple[LocalLedger, Path]:
-    """A run that is still going on, with every checkpoint copied to a file."""
+    """A run that is still going on, with every checkpoint copied to a file. Its id begins with 0, as one in sixteen does."""
     file = tmp_path / "elsewhere.txt"
-    ledger = world.start(tmp_path / "log", rules=RULES, anchors=Anchors(file=file))
+    ledger = world.start(tmp_path / "log", rules=RULES, anchors=Anchors(file=file), run_id="0ee5e363af9eca7e")
     for number in range(40):
         ledger.append(numbered(OUTCOME, number))
     ledger.close()

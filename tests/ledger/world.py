@@ -120,7 +120,8 @@ def cut(path: Path, keep: int) -> None:
 
 def lock_of(path: Path) -> Path:
     """The lock file of a segment's run."""
-    return path.with_name(path.name.partition(".0")[0] + ".lock")
+    stamp, run_id = path.name.split(".")[:2]
+    return path.with_name(f"{stamp}.{run_id}.lock")
 
 
 def check(directory: Path, ledger: LocalLedger, **more: Any) -> LogVerification:
