@@ -1195,7 +1195,7 @@ MUTATIONS = (
         "door: reading takes nobody's time",
         "src/toolgate/servers/connection.py",
         "            door.turns.spent(turn_id, self._turn_began)",
-        "        pass",
+        "            pass",
         f"{CONNECTION}::test_f1_reading_is_part_of_a_callers_turn",
     ),
     Mutation(
@@ -1433,7 +1433,14 @@ MUTATIONS = (
         "json: depth of our own writing",
         "src/toolgate/model/strictjson.py",
         "or _opened(data) <= MAX_DEPTH",
-        "return True",
+        "or True",
+        "tests/model/test_strictjson.py",
+    ),
+    Mutation(
+        "json: a short text of our own writing may be too deep",
+        "src/toolgate/model/strictjson.py",
+        "return len(data) <= 2 * MAX_DEPTH or",
+        "return len(data) <= 3 * MAX_DEPTH or",
         "tests/model/test_strictjson.py",
     ),
     Mutation(
